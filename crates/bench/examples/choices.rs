@@ -1,18 +1,18 @@
-//! How good advice is: twenty workloads, each on every structure and setting that `alluvium advise`
-//! ranks. What its advice costs, beside the cheapest of all that were tried: the first of the
-//! ranking, or what a store has unless told otherwise, if the gain lies within the band.
-//! `cargo run --release --example choices -p alluvium-bench -- 100000`.
+//! Quality of advice: runs twenty workloads, each on every structure and setting that `alluvium
+//! advise` ranks. Compares the cost of the advice with that of the cheapest choice. The advice is
+//! the first of the ranking, or a store's default if the gain lies within the band. `cargo run
+//! --release --example choices -p alluvium-bench -- 100000`.
 //!
-//! The argument is the number of records, of which each workload has all or a half. The second is
-//! the directory of the stores, which are removed in the end: what `alluvium probe` has measured of
-//! its device is taken, if it is there. The third is the number of the only workload that is
-//! wanted.
+//! The first argument is the number of records; each workload uses all or half of them. The second
+//! is the directory of the stores, which are removed at the end. If the directory holds the results
+//! of `alluvium probe` for its device, they are used. The third is the number of a single workload
+//! to run.
 //!
-//! A store is loaded and opened again, does the workload once, so that its caches and levels are as
-//! they stay, and is measured while it does it twice more. It costs the processor time of the
-//! process, and what the device takes for the requests that were counted, as the ranking adds them
-//! up. The time by the clock stands beside it: writes and merges go on side by side there. All
-//! choices are tried in turn, three times; what is in the middle counts.
+//! A store is loaded and reopened. It performs the workload once, so that its caches and levels
+//! reach a steady state, and is measured while it performs it twice more. The cost is the processor
+//! time of the process plus the device time of the counted requests, summed as in the ranking. Wall
+//! time is printed as well; it is shorter where writes and merges overlap. All choices are tried in
+//! turn, three times, and the median counts.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -26,19 +26,20 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The file in which `alluvium probe` keeps what it has measured.
+/// The file in which `alluvium probe` stores its measurements.
 const PROBE: &str = "probe.txt";
 const WORKLOADS: usize = 20;
 /// Bytes of a key.
 const KEY: usize = 16;
-/// Records that a scan reads.
+/// Records per scan.
 const SCANNED: usize = 20;
-/// How often all choices are tried.
+/// Number of times that all choices are tried.
 const ROUNDS: usize = 3;
-/// Choices that cost this much more than the cheapest are as good: what two runs differ by.
+/// Choices whose cost exceeds the cheapest by at most this ratio count as equal: it is the
+/// difference between two runs.
 const SAME: f64 = 0.05;
 
-/// A workload: operations in hundredths, the rest are lookups of keys that are there.
+/// A workload: percentages of operations. The rest are lookups of existing keys.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
     records: u64,
@@ -92,7 +93,7 @@ fn key(number: u64) -> [u8; KEY] {
     key
 }
 
-/// Does as many operations as there are records.
+/// Performs as many operations as there are records.
 fn work(keyspace: &Keyspace, mix: &Mix, seed: u64) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
     let zipf = Zipf::new(mix.records);
@@ -119,7 +120,7 @@ fn work(keyspace: &Keyspace, mix: &Mix, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// What a choice cost, in nanoseconds an operation.
+/// The cost of a choice in nanoseconds per operation.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
     processor: f64,
@@ -133,20 +134,21 @@ impl Spent {
     }
 }
 
-/// Returns the one in the middle by what they cost in all.
+/// Returns the median by total cost.
 fn middle(mut rounds: Vec<Spent>) -> Result<Spent> {
     rounds.sort_by(|one, other| one.total().total_cmp(&other.total()));
     rounds.get(rounds.len() / 2).copied().context("there are rounds")
 }
 
-/// What a process and a store have spent by now: nanoseconds of the processor, requests, bytes.
+/// Returns the resources used so far by the process and the store: nanoseconds of processor time,
+/// requests, bytes.
 fn spent(db: &Db) -> (f64, u64, u64) {
     let all = db.stats().device.total();
     let ns = ProcessWatch::new().cpu_ns() as f64;
     (ns, all.reads + all.writes, all.read_bytes + all.written_bytes)
 }
 
-/// Runs a workload on a choice.
+/// Runs a workload with a choice.
 fn run(
     place: &Path,
     choice: &Structure,
@@ -200,14 +202,14 @@ fn run(
     })
 }
 
-/// Returns by how much the cost of a choice is above the least of all.
+/// Returns the relative excess of a choice's cost over the least of all.
 fn regret(all: &[(Cost, Spent)], of: &dyn Fn(&Spent) -> f64, at: usize) -> f64 {
     let least = all.iter().map(|one| of(&one.1)).fold(f64::INFINITY, f64::min);
     of(&all[at].1) / least - 1.0
 }
 
-/// Tries all choices for a workload. Returns by how much what is advised costs more than the
-/// cheapest, and by how much what is usual does.
+/// Tries all choices for a workload. Returns the relative excess over the cheapest choice of the
+/// advised one and of the default.
 fn advised(place: &Path, mix: &Mix, machine: &Machine, costs: Option<&Path>) -> Result<[f64; 2]> {
     let choices = Structure::CHOICES.iter();
     let choices: Vec<_> = choices
@@ -228,7 +230,7 @@ fn advised(place: &Path, mix: &Mix, machine: &Machine, costs: Option<&Path>) -> 
     let first = (0..all.len())
         .min_by(|&one, &other| predicted(one).total_cmp(&predicted(other)))
         .context("there are choices")?;
-    // What lies within the band is no reason to change.
+    // A gain within the band is no reason to change.
     let is_sure = all[first].0.total_ns.p90 < predicted(usual);
     let advised = if is_sure { first } else { usual };
     for (at, (cost, spent)) in all.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! How far the models are off: fifty workloads, ten of them drifting, each on a store of its own;
-//! what `Db::forecast` predicts beside what was measured. A store is loaded and opened again, does
-//! the workload once so that its caches and levels are as they stay, and is measured while it does
-//! it twice more.
-//! `cargo run --release --example predictions -p alluvium-bench -- 400000`.
+//! Errors of the models: fifty workloads, ten of them drifting, each on a separate store. The
+//! predictions of `Db::forecast` are compared with measurements. Each store is loaded and reopened.
+//! It performs the workload once, so that its caches and levels reach a steady state, and is
+//! measured while it performs the workload twice more. `cargo run --release --example predictions
+//! -p alluvium-bench -- 400000`.
 //!
-//! The argument is the number of records, of which each workload has all, a half or a quarter. The
-//! second is the directory of the stores, which are removed in the end: what `alluvium probe` has
-//! measured of its device is taken, if it is there. The third is the number of the only workload
-//! that is wanted.
+//! The first argument is the number of records; each workload uses all, a half or a quarter of
+//! them. The second is the directory of the stores, which are removed at the end. If the directory
+//! holds the results of `alluvium probe` for its device, they are used. The third is the number of
+//! a single workload to run.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -18,13 +18,13 @@ use alluvium_device::probe::{ProcessWatch, Watch};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// The file in which `alluvium probe` keeps what it has measured.
+/// The file in which `alluvium probe` stores its measurements.
 const PROBE: &str = "probe.txt";
-/// How many workloads there are, and how many of them drift: the last ones.
+/// Number of workloads, and number of drifting ones, which are the last.
 const WORKLOADS: usize = 50;
 const DRIFTING: usize = 10;
 
-/// A workload: operations in hundredths, the rest are lookups of keys that are there.
+/// A workload: percentages of operations. The rest are lookups of existing keys.
 #[derive(Clone, Copy, Debug)]
 struct Workload {
     structure: &'static str,
@@ -38,8 +38,8 @@ struct Workload {
     is_drifting: bool,
 }
 
-/// Returns one of the workloads: their properties have periods without a common divisor, so that
-/// most combinations come up.
+/// Returns one of the workloads. The periods of their properties have no common divisor, so that
+/// most combinations occur.
 fn workload(number: usize, most: u64) -> Workload {
     let (puts, deletes, misses) = [
         (5, 0, 5),
@@ -71,7 +71,7 @@ fn workload(number: usize, most: u64) -> Workload {
     }
 }
 
-/// The key of a number.
+/// Returns the key with this number.
 fn key(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&scatter(number).to_be_bytes());
@@ -87,8 +87,8 @@ fn load(keyspace: &Keyspace, workload: &Workload) -> Result<()> {
     Ok(())
 }
 
-/// Does as many operations as there are records. A drifting workload moves its popular keys, and
-/// turns its reads into writes by and by.
+/// Performs as many operations as there are records. A drifting workload moves its popular keys and
+/// gradually turns reads into writes.
 fn work(keyspace: &Keyspace, workload: &Workload, seed: u64) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
     let zipf = Zipf::new(workload.records);
@@ -120,7 +120,7 @@ fn work(keyspace: &Keyspace, workload: &Workload, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Sums over all workloads, for one quantity.
+/// Sums of one quantity over all workloads.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     count: usize,
@@ -128,10 +128,10 @@ struct Sum {
     error: f64,
 }
 
-/// What was counted by a moment.
+/// The counters at one moment.
 struct Moment {
     stats: Stats,
-    /// Operations of the workload.
+    /// Number of operations of the workload.
     operations: u64,
     /// Processor time of this process.
     processor_ns: u64,
@@ -147,8 +147,8 @@ impl Moment {
     }
 }
 
-/// Returns what a quantity was between two moments; none if too little happened. What merges write
-/// comes in steps as large as the data, so writes count that are half of it at least.
+/// Returns a quantity between two moments, or `None` if there was too little activity. Merges write
+/// in steps as large as the data, so writes count only if they are at least half of it.
 fn measured(before: &Moment, after: &Moment, row: &Comparison, data: f64) -> Option<f64> {
     let of = |count: fn(&Stats) -> u64| (count(&after.stats) - count(&before.stats)) as f64;
     let each = |all: f64, some: f64, least: f64| (some >= least).then(|| all / some);
@@ -169,7 +169,7 @@ fn measured(before: &Moment, after: &Moment, row: &Comparison, data: f64) -> Opt
             let ns = after.processor_ns - before.processor_ns;
             Some(ns as f64 / (after.operations - before.operations) as f64)
         }
-        // These are of a moment.
+        // These quantities are of one moment.
         _ => row.measured,
     }
 }
@@ -187,7 +187,7 @@ fn measure(place: &Path, number: usize, workload: &Workload, sums: &mut [Sum]) -
     let db = options.open(path)?;
     load(&db.keyspace_with("records", &structure)?, workload)?;
     db.close()?;
-    // What is seen begins with the workload.
+    // The observed period begins with the workload.
     let db = options.open(path)?;
     let keyspace = db.keyspace_with("records", &structure)?;
     work(&keyspace, workload, 1)?;
@@ -224,7 +224,7 @@ fn measure(place: &Path, number: usize, workload: &Workload, sums: &mut [Sum]) -
         let holds = (row.p10 - slack..=row.p90 + slack).contains(&measured);
         sum.count += 1;
         sum.held += usize::from(holds);
-        // Of reads the error counts in reads where there are few: a tenth of none is none.
+        // If there are few reads, their error is absolute, because a tenth of none is none.
         sum.error += (measured - row.predicted).abs() / measured.max(0.1);
         println!(
             "     {:22} {:10.3} in {:.3} to {:.3}, was {measured:.3}{}",

@@ -21,16 +21,16 @@ fn main() -> Result<()> {
     let rivers = db.keyspace("rivers")?;
     rivers.put("Elbe", "1094 km")?;
 
-    // Writing may go on meanwhile: the copy holds all that was acknowledged before it was asked
-    // for.
+    // Writes may continue during the backup. The copy holds every commit acknowledged before the
+    // call.
     let at = db.checkpoint_to_with(&backup, report)?;
     println!("the backup holds every commit up to number {at}");
 
     rivers.delete("Elbe")?;
     db.close()?;
 
-    // The backup is a store like any other. Restoring copies it and reads all of it once, so that
-    // damage is found now.
+    // The backup is an ordinary store. Restoring copies it and reads all of it once, so damage is
+    // detected now.
     alluvium::Options::new().restore(&backup, &restored, report)?;
     let db = Db::open(&restored)?;
     let value = db

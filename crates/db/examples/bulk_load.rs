@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let db = Db::open(place.path().join("store"))?;
     let readings = db.keyspace("readings")?;
 
-    // Any iterator whose keys rise, each key once.
+    // Any iterator with ascending, distinct keys.
     let count = (mebibytes << 20) / VALUE as u64;
     let mut random = fastrand::Rng::with_seed(1);
     let mut value = [0; VALUE];
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         mebibytes as f64 / seconds
     );
 
-    // All of them are there now, and survive the loss of power.
+    // All records are visible now and survive a power loss.
     let some = readings.get((count / 2).to_be_bytes())?.expect("it was loaded");
     assert_eq!(some[..8], (count / 2).to_le_bytes());
     Ok(())

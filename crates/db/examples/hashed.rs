@@ -1,10 +1,9 @@
-//! What a hashed keyspace costs beside an ordered one, counted: memory for each key, pages asked
-//! and read for each lookup, bytes written for each byte of users' writes.
-//! `cargo run --release --example hashed -p alluvium -- 5000000`.
+//! The cost of a hashed keyspace compared with an ordered one: memory per key, pages requested and
+//! read per lookup, bytes written per user byte. `cargo run --release --example hashed -p alluvium
+//! -- 5000000`.
 //!
-//! The second argument is the directory of the stores, which are removed in the end. The third is
-//! how many updates a second are made, for a store that gets a steady stream of them: without it,
-//! they are made as fast as they go.
+//! The second argument is the directory of the stores, which are removed at the end. The third is
+//! the number of updates per second, for a steady load; without it, updates run at full speed.
 
 use alluvium::{
     Db, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, Options, Purpose, Stats, Structure, WriteBatch,
@@ -12,25 +11,25 @@ use alluvium::{
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes of a key, as of a hash, and of its value: 64 together.
+/// Bytes of a key, like a hash, and of its value: 64 together.
 const KEY: usize = 20;
 const VALUE: usize = 44;
 
-/// Writes of one commit.
+/// Writes per commit.
 const BATCH: u64 = 1000;
 
-/// Lookups that are counted.
+/// Number of lookups counted.
 const LOOKUPS: u64 = 100_000;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The key with this number: bytes without an order that means anything.
+/// Returns the key with this number: bytes without a meaningful order.
 fn key(number: u64) -> [u8; KEY] {
     let mut random = fastrand::Rng::with_seed(number);
     std::array::from_fn(|_| random.u8(..))
 }
 
-/// Writes records with these numbers, at most `rate` a second.
+/// Writes records with these numbers, at most `rate` per second.
 fn put(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>, rate: Option<u64>) -> Outcome<()> {
     let (mut batch, mut count) = (WriteBatch::new(), 0);
     let begun = Instant::now();
@@ -50,14 +49,14 @@ fn put(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>, rate: O
     Ok(db.write(&batch)?)
 }
 
-/// Bytes of memory by which keys are found, beside the cache of pages.
+/// Returns the bytes of memory that locate keys, not counting the page cache.
 fn guides(stats: &Stats) -> u64 {
     stats
         .hashed
         .map_or(stats.memory.tree, |hashed| hashed.memory_bytes)
 }
 
-/// Bytes that memtables and compactions have written, for each byte that users have.
+/// Returns the bytes written by memtables and compactions per user byte.
 fn written(before: &Stats, after: &Stats) -> f64 {
     let of = |stats: &Stats| {
         let device = |purpose| stats.device.of(purpose).written_bytes;
@@ -66,7 +65,8 @@ fn written(before: &Stats, after: &Stats) -> f64 {
     (of(after) - of(before)) as f64 / (after.written_bytes - before.written_bytes) as f64
 }
 
-/// Looks keys up. Returns the pages that each asked for, and those of them that were not in memory.
+/// Looks keys up. Returns the pages requested per lookup, and those of them that were not in
+/// memory.
 fn look(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Outcome<(f64, f64)> {
     let before = db.stats();
     for number in numbers {
@@ -82,7 +82,7 @@ fn look(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Out
     ))
 }
 
-/// Tells what routing filters take, or the lists of routing trees, if there are any.
+/// Prints the size of routing filters, or of the lists of routing trees, if there are any.
 fn tell_filters(stats: &Stats, records: u64) {
     let Some(hashed) = stats.hashed else { return };
     println!(
@@ -93,17 +93,17 @@ fn tell_filters(stats: &Stats, records: u64) {
     );
 }
 
-/// What was seen while records were written again.
+/// Observations while records are rewritten.
 struct Seen {
-    /// The most bytes of memory by which keys were found, and the most hash stores, of the second
-    /// half: what the load has left to be merged is not of the updates.
+    /// Peak bytes of memory that locate keys, and peak number of hash stores, in the second half.
+    /// The merges left over from the load would distort the first half.
     most: u64,
     stores: u64,
-    /// What had been counted when a half of it was written.
+    /// Counters when half of the updates were written.
     before: Stats,
 }
 
-/// Writes as many records again as there are, forty times a fortieth.
+/// Rewrites as many records as there are, in forty parts.
 fn update(db: &Db, keyspace: &Keyspace, records: u64, rate: Option<u64>, loaded: &Stats) -> Outcome<Seen> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut seen = Seen {

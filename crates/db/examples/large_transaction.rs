@@ -4,15 +4,15 @@
 //! cargo run --release -p alluvium --example large_transaction -- 5000
 //! ```
 //!
-//! The number says how many megabytes are written. It tells what the commit wrote, and how much
-//! memory the store takes.
+//! The argument is the number of megabytes to write. The example prints the bytes that the commit
+//! wrote and the memory that the store uses.
 
 use alluvium::{Db, Options, Result};
 use std::time::Instant;
 
 const VALUE: usize = 1000;
 
-/// Returns how many bytes the store has written to its files.
+/// Returns the bytes that the store has written to its files.
 fn written(db: &Db) -> u64 {
     db.stats().device.total().written_bytes
 }

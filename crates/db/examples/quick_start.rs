@@ -1,10 +1,10 @@
-//! The first five minutes: `cargo run --example quick_start -p alluvium`.
+//! The first steps with a store: `cargo run --example quick_start -p alluvium`.
 
 use alluvium::{Db, WriteBatch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let place = tempfile::tempdir()?;
-    // A directory is a store; it is created if there is none.
+    // A store is a directory. It is created if it does not exist.
     let db = Db::open(place.path().join("rivers"))?;
     let rivers = db.keyspace("rivers")?;
 
@@ -15,12 +15,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rivers.get("Elbe")?.expect("it was just put").escape_ascii()
     );
 
-    // All of a batch, or nothing.
+    // A batch is atomic.
     let mut batch = WriteBatch::new();
     batch.put(&rivers, "Rhine", "1233 km")?.delete(&rivers, "Oder")?;
     db.write(&batch)?;
 
-    // What a snapshot sees does not change.
+    // A snapshot's view does not change.
     let before = db.snapshot();
     rivers.put("Danube", "2850 km")?;
     assert_eq!(before.get(&rivers, "Danube")?, None);
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (name, length) = pair?;
         println!("{}: {}", name.escape_ascii(), length.escape_ascii());
     }
-    // The last handle that is dropped closes the store, too; this one can say what went wrong.
+    // Dropping the last handle also closes the store; `close` additionally reports errors.
     drop((rivers, before));
     db.close()?;
     Ok(())

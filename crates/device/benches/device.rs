@@ -1,12 +1,12 @@
-//! Reads and writes of a real file against `fio`, in the same run:
-//! `cargo bench -p alluvium-device`.
+//! Reads and writes of a real file, compared with `fio` in the same run: `cargo bench -p
+//! alluvium-device`.
 //!
 //! Each line is a median of three rounds in which fio and each of our modes alternate. The modes of
-//! random reads differ in how the depth is kept: *batches* waits for a whole batch before it
-//! submits the next, so the queue runs empty at the end of each; *halves* and *eighths* keep two
-//! batches of half the depth in flight, or eight of an eighth; *window* submits one read for each
-//! that came back. Words on the command line choose lines:
-//! `cargo bench -p alluvium-device -- "depth 32"`.
+//! random reads differ in how they maintain the queue depth: *batches* waits for a whole batch
+//! before it submits the next, so the queue runs empty at the end of each; *halves* and *eighths*
+//! keep two batches of half the depth in flight, or eight of an eighth; *window* submits one read
+//! for each completed one. Words on the command line select lines: `cargo bench -p alluvium-device
+//! -- "depth 32"`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use alluvium_base::Purpose;
@@ -24,16 +24,16 @@ const MIB: usize = 1 << 20;
 const ROUNDS: usize = 3;
 const SEQUENTIAL_DEPTH: usize = 8;
 
-/// How much is done: a real run, or a tiny one under `cargo test`.
+/// The amount of work: a real run, or a tiny one under `cargo test`.
 struct Settings {
     len: u64,
     each: Duration,
     fio: bool,
-    /// Only lines whose name contains one of these are measured; all of them when there are none.
+    /// Substrings of the names of lines to measure. If empty, all lines are measured.
     wanted: Vec<String>,
 }
 
-/// What one measurement gave.
+/// The result of one measurement.
 #[derive(Clone, Copy)]
 struct Figure {
     per_second: f64,
@@ -105,7 +105,7 @@ fn main() {
     bench.sequential();
 }
 
-/// A file that is written from end to end, so that no read meets a hole.
+/// Creates a file that is written completely, so that no read encounters a hole.
 fn write_out(directory: &FileDirectory, len: u64) -> Arc<dyn Device> {
     let file = directory.create("data", FileOptions::DIRECT).expect("the file");
     file.grow(len).expect("room for the file");
@@ -130,7 +130,8 @@ fn write_out(directory: &FileDirectory, len: u64) -> Arc<dyn Device> {
 }
 
 impl Bench {
-    /// Prints a line for each of our modes against fio; all of them take turns, `ROUNDS` times.
+    /// Prints a line for each of our modes, compared with fio. All of them alternate, `ROUNDS`
+    /// times.
     fn compare(&mut self, fio: &[&str], unit: &str, mut modes: Vec<(String, Mode<'_>)>) {
         let wanted = &self.settings.wanted;
         modes.retain(|(name, _)| wanted.is_empty() || wanted.iter().any(|part| name.contains(part)));
@@ -286,8 +287,8 @@ impl Bench {
         figure
     }
 
-    /// Waits for the oldest, takes everything else that is there, and submits as many again in one
-    /// batch each.
+    /// Waits for the oldest request, collects all other completed ones, and submits the same number
+    /// again, each in a separate batch.
     fn window(&mut self, depth: usize) -> Figure {
         let mut in_flight = VecDeque::new();
         for buffer in self.arena.buffers(depth, PAGE) {
@@ -346,7 +347,7 @@ fn finish(file: &dyn Device, ticket: Ticket) -> Vec<Buffer> {
     ticket.take_buffers().expect("the batch went well")
 }
 
-/// Calls `step` for the given time; each call answers how many operations it completed.
+/// Calls `step` for the given time. Each call returns the number of operations it completed.
 fn measure(each: Duration, mut step: impl FnMut() -> usize) -> Figure {
     let (started, cpu) = (Instant::now(), cpu_seconds());
     let mut count = 0;
@@ -360,7 +361,7 @@ fn measure(each: Duration, mut step: impl FnMut() -> usize) -> Figure {
     }
 }
 
-/// The processor time of this process, user and system, in seconds.
+/// Returns user and system processor time of this process in seconds.
 fn cpu_seconds() -> f64 {
     // SAFETY: `rusage` is plain numbers, for which zeros are a value; the call fills it.
     let usage = unsafe {
@@ -372,7 +373,7 @@ fn cpu_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// What fio makes of the same file: rate, and processor time per operation.
+/// Measures the same file with fio: rate, and processor time per operation.
 fn fio_run(path: &Path, len: u64, each: Duration, extra: &[&str]) -> Option<Figure> {
     let output = Command::new("fio")
         .args([
@@ -423,7 +424,7 @@ fn median(figures: &[Figure]) -> Option<Figure> {
     })
 }
 
-/// Memory that is registered with the kernel, as a cache's is.
+/// Memory registered with the kernel, like that of a cache.
 struct Arena {
     start: NonNull<u8>,
     len: usize,
@@ -448,7 +449,7 @@ impl Arena {
         }
     }
 
-    /// Buffers from the start of the arena. Those given out before have been dropped.
+    /// Returns buffers from the start of the arena. The caller has dropped all earlier ones.
     fn buffers(&self, count: usize, len: usize) -> Vec<Buffer> {
         (0..count).map(|number| self.buffer(number * len, len)).collect()
     }

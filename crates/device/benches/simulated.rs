@@ -1,5 +1,5 @@
-//! How fast the simulated machine makes images and performs requests: what bounds the crash points
-//! of a second.
+//! Speed of images and requests of the simulated machine, which limits the number of crash points
+//! per second.
 //!
 //! `cargo bench -p alluvium-device --bench simulated` prints medians of three. Under `cargo test`
 //! every case runs once with few rounds.
@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Nanoseconds of one call, the median of three runs of `rounds` calls.
+/// Returns nanoseconds per call, the median of three runs of `rounds` calls.
 fn median_ns(rounds: u64, mut call: impl FnMut(u64)) -> f64 {
     let mut runs: Vec<f64> = (0..3)
         .map(|_| {
@@ -40,7 +40,7 @@ fn filled(directory: &SimDirectory, name: &str, len: usize, options: FileOptions
     file
 }
 
-/// A world of `mib` MiB in four files, with 40 sectors all over it not synced.
+/// A machine with `mib` MiB in four files, with 40 unsynced sectors spread over them.
 fn world(mib: usize) -> (SimDirectory, Vec<Arc<dyn Device>>) {
     let directory = SimDirectory::new(1);
     let len = mib << 18;

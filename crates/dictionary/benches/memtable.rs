@@ -1,4 +1,5 @@
-//! The memtable's speed: puts and gets of 24-byte keys and 100-byte values, in one thread and two.
+//! Speed of the memtable: puts and gets of 24-byte keys and 100-byte values, with one thread and
+//! with two.
 //!
 //! Prints medians of three. Without `--bench` (under `cargo test`) it runs on a small input.
 
@@ -22,7 +23,8 @@ fn key(number: u64) -> [u8; 24] {
     key
 }
 
-/// Operations per second of `threads` threads that each run `work` on their share of `0..count`.
+/// Returns the operations per second of `threads` threads that each run `work` on their share of
+/// `0..count`.
 fn rate(threads: u64, count: u64, work: impl Fn(u64) + Sync) -> f64 {
     let start = Instant::now();
     std::thread::scope(|scope| {

@@ -1,8 +1,8 @@
-//! The merge's speed: eight sorted sources of 24-byte keys and 100-byte values through `Merged` and
+//! Speed of merging: eight sorted sources of 24-byte keys and 100-byte values through `Merged` and
 //! `Folder`.
 //!
-//! Every tenth key is in two sources. What remains is copied to where a leaf would be built. Prints
-//! medians of five. Without `--bench` (under `cargo test`) it runs on a small input.
+//! Every tenth key is in two sources. The remaining records are copied to a buffer, as if to build
+//! a leaf. Prints medians of five. Without `--bench` (under `cargo test`) it runs on a small input.
 
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
@@ -16,13 +16,13 @@ const RECORD: usize = KEY + 100;
 const SOURCES: usize = 8;
 const LEAF: usize = 64 << 10;
 
-/// Records one after the other, as a run's leaves hold them.
+/// Contiguous records, like those in a run's leaves.
 struct Records {
     bytes: Vec<u8>,
     newest: u64,
 }
 
-/// A position among them.
+/// A position in the records.
 struct Cursor<'a> {
     records: &'a Records,
     at: usize,
@@ -48,7 +48,7 @@ impl Source for Cursor<'_> {
     }
 }
 
-/// How the keys look.
+/// The shape of the keys.
 #[derive(Clone, Copy)]
 enum Shape {
     /// Random bytes.
@@ -95,7 +95,7 @@ fn sources(shape: Shape, each: usize) -> Vec<Records> {
     keys.into_iter().enumerate().map(records).collect()
 }
 
-/// Merges everything: how many records went in.
+/// Merges everything. Returns the number of input records.
 fn merge(sources: &[Records], leaf: &mut Vec<u8>) -> u64 {
     let cursors = sources.iter().map(|records| Cursor { records, at: 0 }).collect();
     let mut merged = Merged::new(cursors, Direction::Forward);

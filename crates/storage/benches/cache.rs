@@ -1,6 +1,6 @@
-//! What the cache costs: hits, hits of two threads, misses, insertions.
-//! `cargo bench -p alluvium-storage --bench cache` prints medians of three; without `--bench` it
-//! runs with tiny inputs, so that it cannot rot.
+//! Cost of cache operations: hits, hits of two threads, misses, insertions. `cargo bench -p
+//! alluvium-storage --bench cache` prints medians of three. Without `--bench` it runs with tiny
+//! inputs, as a test of the bench.
 
 use alluvium_base::{Purpose, checksum};
 use alluvium_device::{Buffer, memory::MemoryDirectory};
@@ -64,7 +64,7 @@ fn store(nodes: usize) -> (Arc<Tiers>, Vec<NodePointer>) {
     (tiers, pointers)
 }
 
-/// A cache that holds every one of the nodes.
+/// A cache that holds all of the nodes.
 fn warm(tiers: &Arc<Tiers>, pointers: &[NodePointer]) -> Cache {
     let budget = (pointers.len() * PAGE * 5 / 4).max(1 << 20) as u64;
     let cache = Cache::new(Arc::clone(tiers), Epochs::new(), PageSize::MIN, budget).expect("memory is there");
@@ -82,12 +82,12 @@ fn shuffled(count: usize, below: usize, seed: u64) -> Vec<u32> {
     (0..count).map(|_| random.u32(..below as u32)).collect()
 }
 
-/// Operations in one slice of a measurement of hits, and of misses.
+/// Operations per slice of a measurement, for hits and for misses.
 const HITS: usize = 10_000;
 const MISSES: usize = 512;
 
-/// The median of three runs, each the median of its slices, in nanoseconds per operation: a slice
-/// in which the system let another process run counts no more than any other.
+/// Returns the median of three runs in nanoseconds per operation. Each run is the median of its
+/// slices, so a slice interrupted by another process has no special weight.
 fn median_of_slices<T>(items: &[T], slice: usize, mut run: impl FnMut(&[T])) -> f64 {
     median((0..3).map(|_| slices(items, slice, &mut run)))
 }
@@ -138,7 +138,7 @@ fn hits_under_a_guard_each(cache: &Cache, pointers: &[NodePointer], order: &[u32
 
 type Hits = fn(&Cache, &[NodePointer], &[u32]) -> u64;
 
-/// Operations of two threads per second over those of one.
+/// Returns the throughput of two threads relative to that of one.
 fn two_over_one(cache: &Cache, pointers: &[NodePointer], order: &[u32], hits: Hits) -> f64 {
     let run = |threads: usize| {
         let start = Barrier::new(threads);

@@ -1,7 +1,7 @@
-//! What the extents of a large store cost: `cargo bench -p alluvium-storage --bench extents`.
+//! Cost of the extents of a large store: `cargo bench -p alluvium-storage --bench extents`.
 //!
-//! A tier of 1 TiB in memory, of which nothing is written, is filled in three ways; then the map's
-//! costs and those of single calls are measured. Each figure is a median of three. Under
+//! A tier of 1 TiB in memory, without written data, is filled in three ways. The bench then
+//! measures the costs of the map and of single calls. Each figure is a median of three. Under
 //! `cargo test` the tier has 1 GiB.
 
 use alluvium_base::{GIB, KIB, MIB, Purpose, TIB};
@@ -13,11 +13,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How a store is filled.
+/// A way to fill a store.
 struct Shape {
     name: &'static str,
     units: u32,
-    /// Whether live bytes and references differ from extent to extent.
+    /// Whether live bytes and references vary between extents.
     uneven: bool,
     /// Whether every other extent is free again.
     gaps: bool,
@@ -171,7 +171,7 @@ impl Bench {
     }
 
     fn map(&mut self) {
-        // Deltas outgrow the snapshot after a while, and the next checkpoint writes a new one.
+        // Once the deltas outgrow the snapshot, the next checkpoint writes a new snapshot.
         let (mut pointer, mut cut, mut written) = self.checkpoint();
         let kib = |bytes: u64| format!("{:.1} KiB", bytes as f64 / KIB as f64);
         report("first snapshot", &kib(pointer.snapshot));

@@ -1,10 +1,10 @@
 //! The log on a real file system: `cargo bench -p alluvium-storage --bench log -- [append] [disk]
 //! [longest]`.
 //!
-//! *append*: nanoseconds per record of 130 bytes at `Process`, mapped and written, while another
-//! thread prepares and releases. *disk*: commits per second at `Disk`, and syncs per commit, beside
-//! what the device gives. *longest*: every append of 10⁸ timed alone. Each line is a median of
-//! three rounds; under `cargo test` the inputs are tiny.
+//! *append* measures nanoseconds per record of 130 bytes at `Process`, mapped and written, while
+//! another thread prepares and releases. *disk* measures commits per second at `Disk` and syncs per
+//! commit, compared with the device's own rate. *longest* times each of 10⁸ appends. Each line is a
+//! median of three rounds; under `cargo test` the inputs are tiny.
 
 use alluvium_base::Purpose;
 use alluvium_device::file::FileDirectory;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const PAYLOAD: [u8; 130] = [0x5a; 130];
 const ROUNDS: usize = 3;
 
-/// How much is done: a real run, or a tiny one under `cargo test`.
+/// The amount of work: a real run, or a tiny one under `cargo test`.
 struct Settings {
     records: u64,
     commits: Duration,
@@ -70,7 +70,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A new log in a directory of its own.
+/// Creates a log in a new directory.
 fn log_in(place: &Path, settings: &Settings, access: Access) -> (tempfile::TempDir, Log) {
     let path = tempfile::tempdir_in(place).expect("a directory");
     let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(path.path()).expect("the directory"));
@@ -83,7 +83,7 @@ fn log_in(place: &Path, settings: &Settings, access: Access) -> (tempfile::TempD
     (path, log)
 }
 
-/// Prepares and releases until told to stop, as a store's background thread does after checkpoints.
+/// Prepares and releases until stopped, like a store's background thread after checkpoints.
 fn tend(log: &Log, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let usage = log.usage();
@@ -96,8 +96,8 @@ fn tend(log: &Log, stop: &AtomicBool) {
     }
 }
 
-/// Appends a record; a full log is released first, which happens when the background thread got no
-/// processor.
+/// Appends a record. Releases a full log first, which is necessary if the background thread was not
+/// scheduled.
 fn append(log: &Log, sequence: u64, durability: Durability) {
     while let Err(error) = log.append(sequence, 1, &PAYLOAD, durability) {
         assert!(error.is_full(), "{error}");
@@ -105,7 +105,7 @@ fn append(log: &Log, sequence: u64, durability: Durability) {
     }
 }
 
-/// Nanoseconds per record with this many threads.
+/// Returns nanoseconds per record with this number of threads.
 fn append_once(place: &Path, settings: &Settings, access: Access, threads: u64) -> f64 {
     let (_path, log) = log_in(place, settings, access);
     let (next, stop) = (AtomicU64::new(1), AtomicBool::new(false));
@@ -157,7 +157,7 @@ fn appends(place: &Path, settings: &Settings) {
     }
 }
 
-/// Syncs per second of a file in which one block is written before each.
+/// Returns syncs per second of a file, with one block written before each.
 fn device_syncs(place: &Path, settings: &Settings) -> f64 {
     let path = tempfile::tempdir_in(place).expect("a directory");
     let directory = FileDirectory::create(path.path()).expect("the directory");
@@ -178,7 +178,7 @@ fn device_syncs(place: &Path, settings: &Settings) -> f64 {
     count as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// Commits per second and syncs per commit.
+/// Returns commits per second and syncs per commit.
 fn commit_once(place: &Path, settings: &Settings, access: Access, committers: u64) -> (f64, f64) {
     let (_path, log) = log_in(place, settings, access);
     let (next, stop) = (AtomicU64::new(1), AtomicBool::new(false));
@@ -257,7 +257,7 @@ impl Histogram {
         self.total += ns;
     }
 
-    /// The upper end of the bucket that this share of the durations does not exceed.
+    /// Returns the upper end of the bucket with this quantile of the durations.
     fn quantile(&self, share: f64) -> u64 {
         let count: u64 = self.buckets.iter().sum();
         let wanted = (count as f64 * share) as u64;
@@ -273,8 +273,8 @@ impl Histogram {
     }
 }
 
-/// How often this thread has lost its processor to another one. (A thread that waits for a page or
-/// a lock gives it up by itself, which is not counted.)
+/// Returns the number of involuntary context switches of this thread. (Waits for a page or a lock
+/// are voluntary and not counted.)
 #[allow(unsafe_code)]
 fn preemptions() -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -286,7 +286,7 @@ fn preemptions() -> i64 {
     usage.ru_nivcsw
 }
 
-/// From this many nanoseconds on it is worth asking whether the thread was preempted.
+/// Minimum duration in nanoseconds for which the bench checks whether the thread was preempted.
 const LONG: u64 = 100_000;
 
 fn longest(place: &Path, settings: &Settings) {
@@ -294,7 +294,7 @@ fn longest(place: &Path, settings: &Settings) {
     let stop = AtomicBool::new(false);
     let mut times = Histogram::new();
     let mut clock = Histogram::new();
-    // The longest appends during which this thread kept its processor.
+    // The longest appends without a preemption.
     let mut own = Histogram::new();
     let begun = Instant::now();
     std::thread::scope(|scope| {
@@ -321,7 +321,7 @@ fn longest(place: &Path, settings: &Settings) {
         stop.store(true, Ordering::Relaxed);
     });
     let elapsed = begun.elapsed();
-    // The same loop without the log: what the clock costs, and what the machine itself takes away.
+    // The same loop without the log: the cost of the clock and of other interruptions.
     let mut before = Instant::now();
     let idle = Instant::now();
     while idle.elapsed() < elapsed {

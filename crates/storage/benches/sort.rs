@@ -1,7 +1,7 @@
-//! Sorting lines of 100 bytes that do not fit into memory: how fast, with one thread and with two.
+//! Throughput of sorting lines of 100 bytes that exceed the memory, with one thread and with two.
 //!
 //! `cargo bench -p alluvium-storage --bench sort -- [FILE [MEBIBYTES [OUTPUT]]]` sorts the lines of
-//! a file in this memory; without a file it makes lines. Under `cargo test` it sorts a few.
+//! a file in this memory; without a file it generates lines. Under `cargo test` it sorts a few.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// Bytes of a made line, with its end.
+/// Bytes of a generated line, including its newline.
 const LINE: usize = 100;
 const PIECE: usize = 1 << 20;
 
-/// Makes lines of random letters.
+/// Generates lines of random letters.
 fn lines(count: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(1);
     let mut bytes = Vec::with_capacity(count * LINE);
@@ -28,7 +28,7 @@ fn lines(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Fills chunks, hands full ones on, and returns the last.
+/// Fills chunks, passes full ones on, and returns the last one.
 fn fill(spool: &Spool, input: &mut dyn Read, mut full: impl FnMut(Chunk)) -> Chunk {
     let mut reader = BufReader::with_capacity(PIECE, input);
     let mut chunk = spool.chunk();
@@ -52,7 +52,7 @@ fn write(spool: &Spool, chunk: Chunk) -> Spooled {
     Spooled::Run(spool.write(chunk.sort()).expect("a run is written"))
 }
 
-/// The runs of an input, sorted and written by this thread, or by another beside it.
+/// Sorts and writes the runs of an input, in this thread or in a second one.
 fn runs(spool: &Spool, input: &mut dyn Read, threads: usize) -> Vec<Spooled> {
     let mut runs = Vec::new();
     if threads == 1 {
@@ -73,7 +73,7 @@ fn runs(spool: &Spool, input: &mut dyn Read, threads: usize) -> Vec<Spooled> {
     runs
 }
 
-/// Sorts; returns how many lines there were.
+/// Sorts and returns the number of lines.
 fn sort(memory: usize, threads: usize, input: &mut dyn Read, out: &mut (dyn Write + Send)) -> u64 {
     let place = tempfile::tempdir_in(".").expect("a directory");
     let directory = Arc::new(FileDirectory::open(place.path()).expect("it opens"));

@@ -25,11 +25,11 @@ use std::time::Instant;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Set for the child process that is killed.
+/// Set in the environment of the child process that is killed.
 const CHILD: &str = "ALLUVIUM_TOUR_CHILD";
-/// How many pages the tour writes: 64 MiB, four times the cache.
+/// Number of pages that the tour writes: 64 MiB, four times the cache.
 const PAGES: u64 = 16_384;
-/// How many commits the killed process makes after its checkpoint.
+/// Number of commits that the killed process makes after its checkpoint.
 const COMMITS: u64 = 100_000;
 
 fn main() -> Outcome<()> {
@@ -130,7 +130,7 @@ fn options() -> StoreOptions {
     }
 }
 
-/// The life of the process that is killed.
+/// Runs in the process that is killed.
 fn doomed(path: &Path) -> Outcome<()> {
     let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(path)?);
     let store = Store::create(directory, &options(), b"")?;
@@ -157,15 +157,15 @@ fn doomed(path: &Path) -> Outcome<()> {
     }
     let each = begun.elapsed() / u32::try_from(COMMITS)?;
     println!("   {COMMITS} commits are acknowledged, {each:?} each.");
-    // No destructor runs, nothing is flushed: this is what a crash of the program is.
+    // As in a crash of the program, no destructor runs and no data is flushed.
     std::process::abort();
 }
 
-/// How many nodes hold the pages' pointers.
+/// Number of nodes that hold the pages' pointers.
 const ROOTS: usize = (PAGES as usize * NodePointer::BYTES).div_ceil(16 * 4096);
 
-/// Writes the pages' pointers into nodes of their own. The payload is the pointers to those and
-/// every extent in use.
+/// Writes the pages' pointers into separate nodes. The payload consists of the pointers to those
+/// nodes and every extent in use.
 fn write_root(store: &Store, pointers: &[NodePointer], extents: &[(Extent, u64)]) -> Outcome<Vec<u8>> {
     let mut writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Freeing))?;
     let node_bytes = store.page_size().node_bytes(16);

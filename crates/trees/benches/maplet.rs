@@ -1,5 +1,5 @@
-//! The maplet's speed in a store on the memory device: built, merged, and asked one at a time and a
-//! path at once.
+//! Speed of the maplet in a store on the memory device: building, merging, and lookups in one
+//! maplet and in all maplets of a path.
 //!
 //! Prints medians of five. Without `--bench` (under `cargo test`) it runs on a small input.
 
@@ -26,7 +26,7 @@ fn hashes(seed: u64, count: usize) -> Vec<u64> {
     (0..count).map(|_| random.u64(..)).collect()
 }
 
-/// Nanoseconds of one of `count` things that a round does, the median of five rounds.
+/// Returns nanoseconds per operation of a round with `count` operations, the median of five rounds.
 fn time(count: usize, mut round: impl FnMut()) -> f64 {
     let mut rounds: Vec<f64> = (0..5)
         .map(|_| {

@@ -30,7 +30,7 @@ const VALUE: usize = 100;
 /// Bytes of a pair.
 const PAIR: u64 = 8 + VALUE as u64;
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone)]
 struct Plan {
     keys: u64,
@@ -38,12 +38,12 @@ struct Plan {
     threads: Vec<u64>,
     epsilon: u32,
     page_bytes: usize,
-    /// How many of the workloads run.
+    /// Number of workloads to run.
     workloads: usize,
     directory: Option<String>,
-    /// Memory in a file is for one part in as many of the data.
+    /// In a file, the memory is this fraction of the data: one `part`th.
     part: u64,
-    /// Tables of a page buffer.
+    /// Number of tables in the page buffer.
     shards: usize,
     words: Vec<String>,
 }
@@ -76,7 +76,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether something is wanted: all is, if no word of its kind was given.
+    /// Returns whether a word is selected: either it was given, or no word of its kind was.
     fn wants(&self, word: &str, kind: &[&str]) -> bool {
         let named = self.words.iter().any(|given| kind.contains(&given.as_str()));
         !named || self.words.iter().any(|given| given == word)
@@ -125,7 +125,7 @@ impl Plan {
 #[derive(Clone)]
 enum Draw {
     Uniform(u64),
-    /// Count, zeta of it, eta: Gray et al., SIGMOD 1994.
+    /// Count, its zeta, and eta: Gray et al., SIGMOD 1994.
     Zipf(u64, f64, f64),
 }
 
@@ -149,7 +149,7 @@ impl Draw {
                 }
             }
         };
-        // Scrambled: neighbours in rank are none in key order.
+        // Scrambled, so neighbours in rank are not neighbours in key order.
         let mixed = (rank + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 29)
             .wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -157,7 +157,7 @@ impl Draw {
     }
 }
 
-/// A tree that is measured.
+/// A measured tree.
 trait Tree: Sync {
     fn insert(&self, key: &[u8], value: &[u8]) -> Result<()>;
     fn update(&self, key: &[u8], value: &[u8]) -> Result<()>;
@@ -166,7 +166,7 @@ trait Tree: Sync {
     fn traffic(&self) -> [u64; 2];
 }
 
-/// A buffer that says what it read and wrote.
+/// A page buffer that counts its reads and writes.
 trait Traffic: PageBuffer {
     fn traffic(&self) -> [u64; 2];
 }
@@ -206,7 +206,7 @@ macro_rules! tree {
 tree!(BepsTree);
 tree!(BplusTree);
 
-/// How many of a hundred operations are inserts, and how many updates; the others are reads.
+/// Percentages of inserts and of updates; the other operations are reads.
 const WORKLOADS: [(&str, u8, u8); 5] = [
     ("1 load", 100, 0),
     ("2 inserts", 100, 0),

@@ -1,8 +1,9 @@
-//! What runs cost: `cargo bench -p alluvium-trees --bench run` prints medians of three, of one
-//! thread on the memory device; without `--bench` it runs with tiny inputs, so that it cannot rot.
+//! Cost of runs: `cargo bench -p alluvium-trees --bench run` prints medians of three, measured with
+//! one thread on the memory device. Without `--bench` it runs with tiny inputs, as a test of the
+//! bench.
 //!
-//! Records are 24-byte random keys and 100-byte values half of it random, unless said otherwise; a
-//! user's bytes are those 124. Cursors look at keys and know where values are, but nothing reads
+//! Unless stated otherwise, records have random keys of 24 bytes and values of 100 bytes, half of
+//! them random; user bytes are these 124. Cursors compare keys and locate values, but do not read
 //! the values.
 
 use alluvium_base::message::LAST;
@@ -53,7 +54,7 @@ fn main() {
         ("cold", cold_lookups),
         ("merge", merging),
     ];
-    // Words after `--` choose parts: `cargo bench -p alluvium-trees --bench run -- warm`.
+    // Words after `--` select parts: `cargo bench -p alluvium-trees --bench run -- warm`.
     let is_word = |argument: &String| !argument.starts_with('-');
     let chosen: Vec<String> = std::env::args().skip(1).filter(is_word).collect();
     for (name, part) in parts {
@@ -111,7 +112,7 @@ fn build<'k>(store: &Store, codec: Codec, keys: impl Iterator<Item = &'k Key>, v
     };
     let mut builder = Builder::new(store, &options).expect("good options");
     for (number, key) in (1..).zip(keys) {
-        // Sequence numbers in no order, as in a memtable of records that came in no order.
+        // Sequence numbers are not in key order, as in a memtable filled in random order.
         let sequence = 1 + (number * 0x9e37_79b9) % 16_000_000;
         builder
             .push(key, Message::put(sequence, values.get(number)).into())
@@ -147,7 +148,7 @@ fn median(mut figures: [f64; 3]) -> f64 {
     figures[1]
 }
 
-/// Nanoseconds per item, a median of three rounds.
+/// Returns nanoseconds per item, a median of three rounds.
 fn nanoseconds(items: usize, mut round: impl FnMut()) -> f64 {
     median([(); 3].map(|()| {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Tiny runs of everything, in this process.
+//! Tiny runs of all phases, in this process.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -44,7 +44,7 @@ fn job(engine: &str, directory: &std::path::Path, phases: &[&str]) -> Job {
     }
 }
 
-/// The rows of a job.
+/// Returns the rows of a job.
 fn rows(job: &Job, entries: &[Entry]) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     run_job(job, entries, &mut |event| {

@@ -47,7 +47,7 @@ fn every_phase_is_measured() {
     assert_eq!(of("c").user_written_bytes, 0);
     assert_eq!(of("c").user_bytes, 1000 * 124);
     assert_eq!(of("m").user_bytes, 64 * 1000 * 124);
-    // Records that d and e put are there for what follows.
+    // Phases d and e add records for the later phases.
     assert!(of("d").records > 3000 && of("f").records > of("d").records);
 }
 
@@ -67,7 +67,7 @@ fn one_engine_is_measured_twice_and_reads_find_nothing_where_nothing_is() {
         let rows = rows(&job, &OWN).unwrap();
         let of = |phase: &str| rows.iter().find(|row| row.phase == phase).unwrap();
         assert_eq!(of("c:absent+uniform").engine, engine);
-        // Keys alone are looked for; updates are those of records.
+        // Only keys are looked up, and updates affect existing records.
         assert_eq!(of("c:absent+uniform").user_bytes, 1000 * 24);
         assert_eq!(of("a:absent").records, 3000);
     }
@@ -92,7 +92,7 @@ fn phases_without_a_load_find_the_records_loaded() {
     let place = tempfile::tempdir().unwrap();
     let rows = rows(&job("alluvium", place.path(), &["c"]), &OWN).unwrap();
     assert_eq!(rows.len(), 1);
-    // And a later run may use them again.
+    // A later run may reuse the records.
     let mut again = job("alluvium", place.path(), &["c:uniform", "e"]);
     again.is_loaded = true;
     assert_eq!(super::rows(&again, &OWN).unwrap().len(), 2);
@@ -123,7 +123,7 @@ fn a_trace_is_recorded_and_replayed() {
     assert!((1100..1400).contains(&updates), "{updates}");
 }
 
-/// A script of tiny phases, as a job.
+/// Returns a job with a script of tiny phases.
 fn scripted(engine: &str, directory: &std::path::Path, text: &str) -> alluvium_bench::run::Job {
     let mut job = job(engine, directory, &[]);
     job.phases = script::parse(text, None).unwrap();
@@ -139,7 +139,7 @@ fn a_script_goes_through_its_phases_in_one_store_without_a_rest() {
     let names: Vec<&str> = rows.iter().map(|row| row.phase.as_str()).collect();
     assert_eq!(names[..3], ["1 load", "2 a:1000", "3 d:1000"]);
     assert_eq!(rows.len(), 10);
-    // The third inserts about 50; nine of ten go, and half of what is left later.
+    // The third phase inserts about 50. Later ones delete nine of ten, and then half of the rest.
     let (before, after) = (rows[2].records, rows[3].records);
     assert!(before > 3000 && before < 3200, "{before}");
     assert_eq!(
@@ -148,7 +148,7 @@ fn a_script_goes_through_its_phases_in_one_store_without_a_rest() {
     );
     assert_eq!(rows[7].records, rows[6].records - rows[6].records / 2);
     assert!(rows[6].records > after, "new records after a deletion");
-    // One clock for all of them.
+    // All phases share one clock.
     let began: Vec<f64> = rows.iter().map(|row| row.began_s.unwrap()).collect();
     assert_eq!(began[0], 0.0);
     for (pair, row) in began.windows(2).zip(&rows) {
@@ -198,7 +198,7 @@ fn phases_of_a_script_say_how_far_they_fell() {
     let rows = rows(&scripted("none", place.path(), "load, c:100ms"), &OWN).unwrap();
     let dips = rows[1].dips.unwrap();
     assert!(dips.mean_per_s > 0.0 && dips.later_mean_per_s > 0.0, "{dips:?}");
-    // Phases that are not of a script have a warm-up, and no such figures.
+    // Phases outside a script have a warm-up and lack these figures.
     let place = tempfile::tempdir().unwrap();
     let rows = super::rows(&job("none", place.path(), &["c"]), &OWN).unwrap();
     assert_eq!((rows[0].dips, rows[0].began_s), (None, None));

@@ -1,4 +1,4 @@
-//! Transactions: tiny runs of every phase, and engines with faults that a run has to find.
+//! Transactions: tiny runs of every phase, and faulty engines that a run must detect.
 
 use alluvium_bench::engine::Setup;
 use alluvium_bench::run::{Event, Groups, Row};
@@ -70,30 +70,30 @@ fn every_own_engine_goes_through_every_phase() {
                 row.phase
             );
         }
-        // Pairs have the size that was asked for, keys and values together.
+        // Pairs have the requested size, keys and values together.
         assert_eq!(rows[2].user_written_bytes, 120 * 4 * 32);
         assert_eq!(rows[6].user_written_bytes, 120 * 3 * (24 + 8));
     }
 }
 
-/// What is wrong with an engine.
+/// The fault of an engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
     /// Every second run meets a conflict.
     Conflicts,
-    /// Every hundredth commit of one pair or two is acknowledged, and does nothing.
+    /// Every hundredth commit of one or two pairs is acknowledged without effect.
     LosesCommits,
-    /// A commit that has met a conflict takes effect all the same.
+    /// A commit that meets a conflict takes effect nevertheless.
     KeepsWhatItRefuses,
-    /// The last keyspace forgets what is put.
+    /// The last keyspace loses all puts.
     Forgets,
 }
 
 type Pairs = HashMap<(usize, Vec<u8>), Vec<u8>>;
 
-/// One writer at a time, in memory.
+/// An engine in memory with one writer at a time.
 struct InMemory {
     pairs: Mutex<Pairs>,
     runs: AtomicU64,
@@ -210,7 +210,7 @@ fn lost_updates_and_lost_pairs_end_the_run() {
         error.contains("of keyspace 3 was committed, and does not read as it was put"),
         "{error}"
     );
-    // What is wrong with an engine is found by what adapters are tested with, too.
+    // The adapters' own test also detects faulty engines.
     for faulty in [
         entry(|_| open(Fault::LosesCommits)),
         entry(|_| open(Fault::Forgets)),

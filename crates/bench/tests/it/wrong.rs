@@ -1,11 +1,11 @@
-//! Engines that answer wrongly fail the run.
+//! Engines with wrong answers fail the run.
 
 use super::{job, rows};
 use alluvium_bench::engine::{EachPair, Engine, Entry, Session, Setup};
 use alluvium_bench::workload::values::Values;
 use anyhow::Result;
 
-/// What it does wrong.
+/// The fault of an engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sin {
     LosesRecords,

@@ -1,5 +1,5 @@
-//! Uniform reads of data that is not in memory, against `fio` reading the same file in the same
-//! run: one thread, many keys at a time.
+//! Uniform reads of uncached data, compared with `fio` reading the same file in the same run: one
+//! thread, many keys at a time.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::{Sizes, cpu, key, mix, place, processor, value};
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 const AT_ONCE: usize = 64;
 const ROUNDS: usize = 3;
 
-/// What a mode did: gets, and how long that took.
+/// The result of a mode: its rate and its processor time per get.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figure {
     per_second: f64,
     cpu_us: f64,
-    /// Of that, the calling thread's: its own, and the system's for it.
+    /// The share of the calling thread, in user mode and in the system.
     own_us: f64,
     system_us: f64,
     reads: f64,
 }
 
-/// Keys drawn uniformly, until the time is over.
+/// Draws keys uniformly until the time has elapsed.
 #[derive(Clone)]
 struct Draw {
     records: u64,
@@ -111,7 +111,7 @@ fn futures(_: &Db, keyspace: &Keyspace, draw: &mut Draw) {
     draw.clone_from(&shared.borrow());
 }
 
-/// What is measured, and whether it is compared with whole batches.
+/// The measured modes, and whether each is compared with whole batches.
 const MODES: [(&str, Mode, bool); 5] = [
     ("one by one", one_by_one, false),
     ("multi_get of 64", batches, true),
@@ -120,7 +120,7 @@ const MODES: [(&str, Mode, bool); 5] = [
     ("64 tasks of tokio, one thread", futures, false),
 ];
 
-/// What fio makes of a file: reads in a second, and processor time of each.
+/// Measures a file with fio: reads per second and processor time per read.
 fn fio(path: &Path, seconds: u64, batched: &[&str]) -> Option<Figure> {
     let arguments = "--name=job --direct=1 --ioengine=io_uring --time_based --norandommap=1 --randrepeat=0 --rw=randread --bs=4k --iodepth=64 \
          --output-format=terse --terse-version=3";
@@ -146,7 +146,7 @@ fn fio(path: &Path, seconds: u64, batched: &[&str]) -> Option<Figure> {
     })
 }
 
-/// The largest file of a store: that of its data.
+/// Returns the largest file of a store, which is the data file.
 fn data_file(path: &Path) -> PathBuf {
     let files = std::fs::read_dir(path).expect("the store's directory");
     let files = files.map(|file| file.expect("a file").path());
@@ -170,7 +170,7 @@ fn median(figures: &[Figure]) -> Figure {
     }
 }
 
-/// Uniform reads of eight times the memory.
+/// Uniform reads of data eight times the memory.
 pub(crate) fn cold(sizes: &Sizes) {
     let place = place(sizes, &Options::new());
     let path = place.path();
@@ -178,7 +178,7 @@ pub(crate) fn cold(sizes: &Sizes) {
         place.keyspace.put(key(index), value(index)).unwrap();
     }
     place.db.checkpoint().unwrap();
-    // Compactions would read beside us.
+    // Compactions would read concurrently.
     while place.db.work().unwrap() {}
     let data = data_file(&path);
     let each = (sizes.seconds / 30.0).min(3.0);

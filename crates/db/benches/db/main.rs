@@ -1,14 +1,13 @@
-//! What the store does in a second, and how long it takes at worst:
-//! `cargo bench -p alluvium --bench db [PART…]`.
+//! Throughput and latency of the store: `cargo bench -p alluvium --bench db [PART…]`.
 //!
 //! *memory* puts and gets records that fit a memtable; *pages* gets records from cached pages;
 //! *skew* reads data eight times the memory under a Zipf distribution, with the record cache and
 //! without; *cold* reads keys uniformly, many at a time, against `fio`; *load* puts more than fits
 //! the memory, at full speed, and *open* at 70 % of that rate, on a schedule that does not wait for
-//! slow answers (so that what waits behind one is counted); *commit* times commits at `Disk`.
-//! Records have keys of 24 and values of 100 bytes. `ALLUVIUM_DB_RECORDS`, `ALLUVIUM_DB_MEMORY`
-//! (bytes), `ALLUVIUM_DB_SECONDS`, `ALLUVIUM_DB_RATE` (puts a second, for *open*) and
-//! `ALLUVIUM_DB_DIRECTORY` change what is done; without `--bench` everything is tiny.
+//! slow answers (so the delays of the operations queued after a slow one are counted); *commit*
+//! times commits at `Disk`. Records have keys of 24 and values of 100 bytes. `ALLUVIUM_DB_RECORDS`,
+//! `ALLUVIUM_DB_MEMORY` (bytes), `ALLUVIUM_DB_SECONDS`, `ALLUVIUM_DB_RATE` (puts per second, for
+//! *open*) and `ALLUVIUM_DB_DIRECTORY` set the parameters. Without `--bench` everything is tiny.
 
 mod cold;
 mod skew;
@@ -34,7 +33,7 @@ struct Sizes {
     directory: Option<PathBuf>,
 }
 
-/// One of the words on the command line.
+/// A part of the bench, named on the command line.
 type Part = fn(&Sizes);
 
 fn main() {
@@ -98,7 +97,7 @@ fn value(number: u64) -> [u8; 100] {
     value
 }
 
-/// A store in a directory that is removed in the end.
+/// A store in a directory that is removed when dropped.
 struct Place {
     db: Db,
     keyspace: Keyspace,
@@ -139,7 +138,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Puts and gets in one memtable, one thread and two.
+/// Puts and gets in one memtable, with one thread and with two.
 fn memory(sizes: &Sizes) {
     let records = (sizes.memory / 16 / 400).min(sizes.records) / 2 * 2;
     for threads in [1, 2] {
@@ -173,7 +172,7 @@ fn memory(sizes: &Sizes) {
     }
 }
 
-/// Gets of records that are in the tree, all of it cached.
+/// Gets of records in the tree, all of them cached.
 fn pages(sizes: &Sizes) {
     let records = (sizes.memory / 3 / RECORD).min(sizes.records);
     let place = place(sizes, &Options::new());
@@ -234,7 +233,7 @@ fn percentiles(histogram: &Histogram<u64>) -> String {
     )
 }
 
-/// How long writers were held back, and what for.
+/// Formats the delays of writers by cause.
 fn delays(stats: &Stats) -> String {
     let ms = |us| us / 1000;
     let delays = stats.delays;
@@ -250,13 +249,13 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are possible")
 }
 
-/// Bytes that the kernel charges the process for having written: also through mappings, whether or
-/// not they were dropped before they reached the device.
+/// Returns the bytes that the kernel charges to the process as written, including writes through
+/// mappings and data dropped before it reached the device.
 fn charged_bytes() -> f64 {
     usage(libc::RUSAGE_SELF).ru_oublock as f64 * 512.0
 }
 
-/// What the system has counted of the process, or of the calling thread.
+/// Returns the system's resource usage of the process or of the calling thread.
 fn usage(who: libc::c_int) -> libc::rusage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call fills the structure that it is given.
@@ -272,20 +271,19 @@ fn cpu() -> f64 {
     user + system
 }
 
-/// Seconds of processor time that the process, or the calling thread, has taken: its own and the
-/// system's for it.
+/// Returns user and system processor time, in seconds, of the process or of the calling thread.
 fn processor(who: libc::c_int) -> (f64, f64) {
     let usage = usage(who);
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     (seconds(usage.ru_utime), seconds(usage.ru_stime))
 }
 
-/// How often the system has taken the processor away from the calling thread.
+/// Returns the number of involuntary context switches of the calling thread.
 fn preempted() -> i64 {
     usage(libc::RUSAGE_THREAD).ru_nivcsw
 }
 
-/// Everything at full speed.
+/// Puts at full speed.
 fn load(sizes: &Sizes) {
     full_speed(sizes);
 }
@@ -333,7 +331,7 @@ fn full_speed(sizes: &Sizes) -> f64 {
     put
 }
 
-/// Puts on a schedule, at 70 % of what can be done, or as many a second as were asked for.
+/// Puts on a schedule, at 70 % of the full speed or at the requested rate.
 fn open(sizes: &Sizes) {
     let rate = match number("ALLUVIUM_DB_RATE", 0) {
         0 => 0.7e6 * full_speed(sizes),
@@ -341,10 +339,10 @@ fn open(sizes: &Sizes) {
     };
     let gap = Duration::from_secs_f64(1.0 / rate);
     let place = place(sizes, &Options::new());
-    // How late an operation begins though none is before it: only the schedule itself, or the
-    // system, can cause that.
+    // The delay of operations that no earlier operation held up. It is caused only by the schedule
+    // or the system.
     let (mut latencies, mut lateness) = (histogram(), histogram());
-    // Of each tenth of the time: how many operations took longer than 30 us, and the longest.
+    // For each tenth of the time: the number of operations longer than 30 us, and the longest.
     let mut tenths = [(0_u64, 0_u64); 10];
     let (began, cpu_before, preempted_before) = (Instant::now(), cpu(), preempted());
     let mut index = 0;
@@ -404,7 +402,7 @@ fn open(sizes: &Sizes) {
     );
 }
 
-/// Commits that survive the loss of power.
+/// Commits that survive a power loss.
 fn commit(sizes: &Sizes) {
     for threads in [1, 16, 64] {
         let place = place(sizes, &Options::new());

@@ -1,5 +1,5 @@
-//! Reads under skew: of data eight times the memory, and of a few records that are always there,
-//! with the record cache and without.
+//! Reads under skew: of data eight times the memory, and of a few records that are always present,
+//! with and without the record cache.
 
 use crate::{RECORD, Sizes, key, mix, rate, value};
 use alluvium::{Keyspace, MIN_MEMORY, Options};
@@ -7,10 +7,10 @@ use alluvium_base::Purpose;
 use std::path::Path;
 use std::time::Instant;
 
-/// How many times the memory the data is.
+/// Ratio of the data to the memory.
 const TIMES: u64 = 8;
 
-/// Draws ranks so that rank r comes about r^-0.99 times as often as the first (Gray et al., SIGMOD
+/// Draws ranks: rank r is drawn about r^-0.99 times as often as the first (Gray et al., SIGMOD
 /// 1994).
 struct Zipf {
     count: f64,
@@ -55,7 +55,7 @@ fn open(path: &Path, memory: u64, records: Option<u64>) -> alluvium::Db {
     options.open(path).unwrap()
 }
 
-/// Gets by one thread or several; millions a second.
+/// Gets by one or several threads. Returns millions per second.
 fn gets(
     keyspace: &Keyspace,
     threads: u64,

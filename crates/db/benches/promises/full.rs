@@ -1,4 +1,4 @@
-//! A disk that is filled, and freed by deletes, again and again, without closing the store.
+//! Repeatedly fills a disk and frees it by deletes, without closing the store.
 
 use super::{MIB, Sizes, key, mib, value};
 use alluvium::Options;
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 const VALUE: usize = 4000;
 
-/// How long writing may be refused after space was freed, before the bench calls it a failure.
+/// Maximum time for which writes may be refused after space was freed, before the bench reports a
+/// failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn run(sizes: &Sizes) {
@@ -22,8 +23,8 @@ pub(super) fn run(sizes: &Sizes) {
     for cycle in 0..sizes.cycles {
         let first = next;
         let mut refused_since: Option<Instant> = None;
-        // Full is what stays full: what is refused for a while only waits for space that comes
-        // back.
+        // Only a lasting refusal means that the disk is full. A brief one waits for space that is
+        // being reclaimed.
         let refused = loop {
             match keyspace.put(key(next), value(next, VALUE)) {
                 Ok(()) => {
@@ -45,7 +46,7 @@ pub(super) fn run(sizes: &Sizes) {
         if cycle == 0 {
             println!("refused with: {refused}");
         }
-        // Reads go on, and so do deletes: of everything that was put.
+        // Reads and deletes of all records must still succeed.
         for number in (first..next).step_by(97) {
             let found = keyspace.get(key(number)).unwrap();
             assert_eq!(found.as_deref(), Some(&value(number, VALUE)[..]));

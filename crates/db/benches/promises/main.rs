@@ -1,16 +1,16 @@
-//! What the store promises beside speed, measured on a real device:
-//! `cargo bench -p alluvium --bench promises [PART…]`.
+//! The store's guarantees other than speed, measured on a real device: `cargo bench -p alluvium
+//! --bench promises [PART…]`.
 //!
-//! *resident* is the most memory that a process takes over a load, reads, scans, a thousand
+//! *resident* measures the peak memory of a process over a load, reads, scans, a thousand
 //! keyspaces, two hundred open iterators, values of 16 MiB and a recovery, for three budgets;
-//! *reopen* is how long a store takes to open after its process was killed, and after a clean
-//! close; *shrink* is what a store takes on the disk once nine tenths of it were deleted; *full*
-//! fills a disk and frees some of it, again and again.
+//! *reopen* measures the time to open a store after its process was killed, and after a clean
+//! close; *shrink* measures the disk space of a store after nine tenths of it were deleted; *full*
+//! repeatedly fills a disk and frees some of it.
 //!
-//! `ALLUVIUM_DB_DIRECTORY` says where (for *full*, a small file system of its own; otherwise a
-//! store is limited to 256 MiB), `ALLUVIUM_DB_BYTES` how much *reopen* and *shrink* store,
-//! `ALLUVIUM_DB_MEMORY` with how much memory, and `ALLUVIUM_DB_CYCLES` how often *full* fills.
-//! Without `--bench` everything is tiny.
+//! `ALLUVIUM_DB_DIRECTORY` sets the directory (for *full*, a small separate file system; otherwise
+//! a store is limited to 256 MiB), `ALLUVIUM_DB_BYTES` the data size of *reopen* and *shrink*,
+//! `ALLUVIUM_DB_MEMORY` their memory, and `ALLUVIUM_DB_CYCLES` the number of times that *full*
+//! fills the disk. Without `--bench` everything is tiny.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod full;
@@ -25,25 +25,25 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-/// How much is done.
+/// The amount of work.
 struct Sizes {
     /// Bytes that *reopen* and *shrink* store.
     bytes: u64,
-    /// Bytes of memory that they do it with.
+    /// Bytes of memory for *reopen* and *shrink*.
     memory: u64,
     /// The budgets of *resident*.
     budgets: &'static [u64],
-    /// How often *full* fills.
+    /// Number of times that *full* fills the disk.
     cycles: u64,
-    /// How long writing is refused until *full* takes the disk for full.
+    /// Duration of refused writes after which *full* considers the disk full.
     full_after: Duration,
-    /// How long *shrink* looks on, in seconds.
+    /// Maximum time that *shrink* observes the store, in seconds.
     patience: u64,
     directory: Option<PathBuf>,
 }
 
 impl Sizes {
-    /// A directory for a store, which is removed in the end.
+    /// Creates a directory for a store, which is removed when dropped.
     fn place(&self) -> tempfile::TempDir {
         match &self.directory {
             Some(path) => tempfile::tempdir_in(path),
@@ -96,7 +96,7 @@ fn main() {
     }
 }
 
-/// A key of 24 bytes; numbers are scattered, so that a load comes in random order.
+/// Returns a key of 24 bytes. Numbers are scattered, so a load arrives in random order.
 fn key(number: u64) -> [u8; 24] {
     let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -106,13 +106,13 @@ fn key(number: u64) -> [u8; 24] {
     key
 }
 
-/// A value that does not compress.
+/// Returns an incompressible value.
 fn value(number: u64, len: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(number);
     std::iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// Bytes that the files of a directory take on the disk.
+/// Returns the bytes that the files of a directory occupy on the disk.
 fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(directory).expect("the store's directory");

@@ -1,4 +1,4 @@
-//! Parts that want a process of their own: to be killed, or to have its memory measured.
+//! Parts that need a separate process, to be killed or to have its memory measured.
 
 use super::{reopen, resident};
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ const TASK: &str = "ALLUVIUM_PROMISES_TASK";
 const STORE: &str = "ALLUVIUM_PROMISES_STORE";
 const NUMBERS: &str = "ALLUVIUM_PROMISES_NUMBERS";
 
-/// What a child does in a store, with two numbers.
+/// A child's task on a store, with two numeric arguments.
 type Task = fn(&Path, u64, u64);
 
 const TASKS: [(&str, Task); 3] = [
@@ -18,7 +18,7 @@ const TASKS: [(&str, Task); 3] = [
     ("recovery", resident::recovery),
 ];
 
-/// Does what a child is for; `false` in the process that the user started.
+/// Runs the task of a child process. Returns `false` in the process that the user started.
 pub(super) fn is_child() -> bool {
     let Ok(task) = std::env::var(TASK) else {
         return false;
@@ -38,7 +38,7 @@ pub(super) fn is_child() -> bool {
     true
 }
 
-/// A child that does a task; what it says can be read.
+/// Starts a child with a task. Its output can be read.
 pub(super) fn spawn(task: &str, store: &Path, numbers: (u64, u64)) -> Child {
     Command::new(std::env::current_exe().expect("the bench knows its name"))
         .env(TASK, task)

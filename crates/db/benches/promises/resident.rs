@@ -1,11 +1,12 @@
-//! The most memory that a process takes, phase by phase.
+//! Peak memory of a process in each phase.
 
 use super::{MIB, Sizes, key, mib, process, value};
 use alluvium::{Db, Keyspace, Options};
 use std::io::Read;
 use std::path::Path;
 
-/// Beside the budget: the program, its threads' stacks, what the allocator keeps.
+/// Allowance in addition to the budget: the program, its threads' stacks, memory retained by the
+/// allocator.
 const BESIDE: u64 = 32 * MIB;
 
 const BIG_VALUE: usize = 16 << 20;
@@ -20,14 +21,14 @@ pub(super) fn run(sizes: &Sizes) {
             "a budget of {} MiB: most resident memory in a phase, MiB (x budget)",
             budget / MIB
         );
-        // Three times the budget: most of it is on the disk.
+        // Three times the budget, so most of the data is on the disk.
         for task in ["all phases", "recovery"] {
             let mut child = process::spawn(task, &store, (budget, 3 * budget));
             let mut said = String::new();
             let mut output = child.stdout.take().expect("it is piped");
             output.read_to_string(&mut said).expect("the child speaks UTF-8");
             print!("{said}");
-            // The first one ends itself as if it were killed, but only after its last phase.
+            // The first child aborts as if it were killed, but only after its last phase.
             let success = child.wait().expect("the child ends").success();
             assert!(success || task == "all phases", "{task} failed");
             assert!(
@@ -38,7 +39,7 @@ pub(super) fn run(sizes: &Sizes) {
     }
 }
 
-/// What Linux calls the high-water mark of a process's resident memory, in bytes.
+/// Returns the high-water mark of the process's resident memory in bytes.
 fn most_resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -48,7 +49,7 @@ fn most_resident() -> u64 {
         << 10
 }
 
-/// Does one phase and says what it took.
+/// Runs one phase and reports its peak memory.
 fn phase(name: &str, budget: u64, work: impl FnOnce()) {
     std::fs::write("/proc/self/clear_refs", "5").expect("a process may reset its own mark");
     work();
@@ -71,7 +72,7 @@ fn open(store: &Path, budget: u64) -> (Db, Keyspace) {
     (db, keyspace)
 }
 
-/// Every phase but recovery; then the process dies in the middle of its writes.
+/// Runs every phase but recovery, then aborts in the middle of writes.
 pub(super) fn all_phases(store: &Path, budget: u64, bytes: u64) {
     let records = bytes / 124;
     let (db, main) = open(store, budget);
@@ -132,11 +133,11 @@ pub(super) fn all_phases(store: &Path, budget: u64, bytes: u64) {
             }
         });
     });
-    // The log is as long as it gets: what comes next has to read it.
+    // The log has its maximum length, and the next opening has to read it.
     std::process::abort();
 }
 
-/// The opening after that.
+/// Opens the store after the abort.
 pub(super) fn recovery(store: &Path, budget: u64, bytes: u64) {
     let records = bytes / 124;
     phase("recovery", budget, || {

@@ -1,4 +1,4 @@
-//! What a store takes on the disk once nine tenths of it were deleted.
+//! Disk space of a store after nine tenths of it were deleted.
 
 use super::{Sizes, disk_bytes, key, mib, value};
 use alluvium::Options;

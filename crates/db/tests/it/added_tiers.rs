@@ -1,4 +1,4 @@
-//! Tiers that are added to a store while it is open.
+//! Tiers added to an open store.
 
 use crate::tiers::{create, fill, is_whole, places, small};
 use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};
@@ -30,7 +30,7 @@ fn a_tier_is_added_to_an_open_store_which_remembers_it() {
     db.compact().unwrap();
     assert!(live(&db)[1] > 500 * 2000, "{:?}", live(&db));
     is_whole(&db);
-    // A copy has them, too.
+    // A copy includes the added tiers.
     let copy = fast.with_extension("copy");
     db.checkpoint_to(&copy).unwrap();
     is_whole(&small().open(&copy).unwrap());
@@ -111,7 +111,7 @@ fn writes_readers_and_copies_go_on_while_tiers_are_added() {
         scope.spawn(|| {
             for number in 0..3 {
                 let path = place.path().join(format!("copy {number}"));
-                // One that begins between two additions has directories for those before.
+                // A copy that starts between two additions has directories for the earlier tiers.
                 if db.checkpoint_to(&path).is_ok() {
                     let copy = small().open(&path).unwrap();
                     assert!(copy.existing_keyspace("k").unwrap().iter().count() >= 500);
@@ -145,7 +145,7 @@ fn a_store_that_crashes_while_a_tier_is_added_has_all_it_had() {
                 keyspace.put(number.to_be_bytes(), [7; 100]).unwrap();
             }
             db.sync().unwrap();
-            // The operations of both machines are counted together.
+            // The operations of both machines count together.
             let (calls, images) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
             for machine in &machines {
                 let (calls, images, all) = (Arc::clone(&calls), Arc::clone(&images), machines.clone());

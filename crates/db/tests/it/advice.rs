@@ -1,4 +1,4 @@
-//! Advice that is applied while the store is open, and taken back.
+//! Advice that is applied while the store is open, and reverted.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Advice, Db, Keyspace, Options, Outcome, Trial};
@@ -23,7 +23,7 @@ fn key(number: u64) -> [u8; 16] {
 }
 
 impl Fixture {
-    /// Returns a store with twice the data that its caches hold, whose clock is handed in.
+    /// Returns a store with twice the data that its caches hold. The caller controls its clock.
     fn new(options: Options) -> Fixture {
         let clock = Arc::new(AtomicU64::new(1_000_000));
         let now_ms = Arc::clone(&clock);
@@ -45,8 +45,8 @@ impl Fixture {
         }
     }
 
-    /// Lets seconds pass, each with a thousand lookups, until a change has ended. Returns after how
-    /// many.
+    /// Lets seconds pass, each with a thousand lookups, until a change is decided. Returns the
+    /// number of seconds.
     fn watched(&mut self, most: u64) -> u64 {
         for second in 0..most {
             if self.last().is_some_and(|last| last.outcome != Outcome::Watched) {
@@ -85,7 +85,7 @@ fn a_change_is_kept_when_it_reads_as_predicted_and_taken_back_when_it_does_not()
         fixture.second();
     }
     let began = fixture.records();
-    // First: what a model says of less memory for records.
+    // First: a model's advice of less memory for records.
     let advice = fixture.db.advice_for(0.05).unwrap().unwrap();
     fixture.db.apply_advice(&advice).unwrap();
     let busy = fixture.db.apply_advice(&advice).unwrap_err().to_string();
@@ -99,7 +99,8 @@ fn a_change_is_kept_when_it_reads_as_predicted_and_taken_back_when_it_does_not()
         "{first:?}"
     );
     assert!(first.before.unwrap() > 0.0 && first.measured.unwrap() <= first.advice.p90 + 0.02);
-    // Second: wrong advice, which promises that three quarters for records read nothing.
+    // Second: wrong advice, whose prediction is that three quarters of the memory for records
+    // avoids all reads.
     let kept = fixture.records();
     let wrong = Advice {
         record_share: 0.75,

@@ -1,5 +1,5 @@
-//! All ways to read agree: merges, range deletes and expiries, in memtables, the record cache and
-//! the tree, now and in snapshots. One model holds every write in its order.
+//! All read paths agree: merges, range deletes and expiries, in memtables, the record cache and the
+//! tree, now and in snapshots. One model holds every write in order.
 
 use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Snapshot, Value, WriteBatch};
@@ -13,13 +13,13 @@ use std::time::{Duration, SystemTime};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Steps of a history; `ALLUVIUM_AGREE_STEPS` and `ALLUVIUM_AGREE_SEED` draw others.
+/// Steps of a history. `ALLUVIUM_AGREE_STEPS` and `ALLUVIUM_AGREE_SEED` draw other histories.
 const STEPS: u64 = 2500;
 const SEEDS: u64 = 3;
 const KEYS: u32 = 150;
 const OPERATORS: [&str; 3] = ["append", "add", "maximum"];
 
-/// A write, as the model has it.
+/// A write in the model.
 #[derive(Clone, Debug)]
 enum Wrote {
     Put(Vec<u8>, u64),
@@ -27,7 +27,7 @@ enum Wrote {
     Delete,
 }
 
-/// Every write to a key, in order, each with its number.
+/// All writes to each key in order, each with its sequence number.
 type History = BTreeMap<Vec<u8>, Vec<(u64, Wrote)>>;
 
 fn fold(operator: &str, older: Option<Vec<u8>>, newer: &[u8]) -> Vec<u8> {
@@ -45,7 +45,7 @@ fn fold(operator: &str, older: Option<Vec<u8>>, newer: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What a reader finds at a number of the history, at a moment.
+/// Returns the pairs visible at a sequence number of the history, at a given time.
 fn read(history: &History, operator: &str, at: u64, now_ms: u64) -> Model {
     let value = |writes: &[(u64, Wrote)]| {
         let mut found: Option<Vec<u8>> = None;
@@ -72,11 +72,11 @@ struct World {
     db: Option<Db>,
     keyspaces: Vec<Keyspace>,
     histories: Vec<History>,
-    /// The number of the last write.
+    /// Sequence number of the last write.
     last: u64,
     snapshots: Vec<(Snapshot, u64)>,
     named: BTreeMap<String, u64>,
-    /// How many answers were compared.
+    /// Number of answers compared.
     compared: u64,
 }
 
@@ -110,7 +110,7 @@ impl World {
     fn open(&mut self) {
         let db = options(&self.clock).open_in(Arc::clone(&self.directory)).unwrap();
         let keyspace = |name: &&str| {
-            // Some values are kept apart from their leaves.
+            // Some values are stored separately from their leaves.
             let options = KeyspaceOptions::new().merge_operator(name).value_threshold(600);
             db.keyspace_with(name, &options).unwrap()
         };
@@ -126,7 +126,7 @@ impl World {
         self.clock.load(Ordering::Relaxed)
     }
 
-    /// A key; some are asked for and written far more often.
+    /// Draws a key. Some keys are read and written far more often.
     fn key(&mut self) -> Vec<u8> {
         let of = if self.random.bool() { 8 } else { KEYS };
         let number = self.random.u32(..of);
@@ -143,7 +143,7 @@ impl World {
         (0..len).map(|_| self.random.u8(..)).collect()
     }
 
-    /// Writes one batch to a keyspace, or to several.
+    /// Writes one batch to one or several keyspaces.
     fn write(&mut self) {
         let mut batch = WriteBatch::new();
         for _ in 0..self.random.usize(1..5) {
@@ -199,7 +199,7 @@ impl World {
             let what = format!("seed {}, {}, write {}", self.seed, operator, self.last);
             let asked = |key: &[u8]| wanted.get(key).map(Vec::as_slice);
             let expected: Vec<Option<&[u8]>> = keys.iter().map(|key| asked(key)).collect();
-            // Twice, so that the record cache answers some.
+            // Twice, so that the record cache answers some lookups.
             for _ in 0..2 {
                 for (key, expected) in keys.iter().zip(&expected) {
                     let shown = key.escape_ascii();
@@ -324,7 +324,7 @@ impl World {
         let db = self.db.take().expect("it is open");
         match self.random.bool() {
             true => db.close().unwrap(),
-            // As if the process had died.
+            // As if the process had been killed.
             false => {
                 db.abandon();
                 drop(db);
@@ -339,7 +339,7 @@ fn same(found: &[Option<Value>], expected: &[Option<&[u8]>], what: &str) {
     assert_eq!(found, expected, "{what}");
 }
 
-/// A walk forwards, backwards, or from both ends in turn.
+/// Walks forwards, backwards, or from both ends in turn.
 fn walks(
     mut walk: impl DoubleEndedIterator<Item = alluvium::Result<(Vec<u8>, Value)>>,
     wanted: &Model,

@@ -1,4 +1,4 @@
-//! Copies of a store, and stores from copies.
+//! Backups of a store, and stores opened from them.
 
 use alluvium::simulation::{OpenIn as _, Simulated as _};
 use alluvium::{Compression, Db, ErrorKind, Keyspace, KeyspaceOptions, OpenMode, Options, Stage};
@@ -25,8 +25,7 @@ fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// A store with something in it of every sort: compressed, apart from its key, deleted, in the log
-/// only.
+/// A store with every kind of record: compressed, with a separated value, deleted, in the log only.
 fn filled(options: &Options, directory: Arc<dyn Directory>, count: u32) -> Db {
     let db = options.create_in(directory).unwrap();
     let squeezed = KeyspaceOptions::new().compression(Compression::Lz4);
@@ -79,7 +78,7 @@ fn a_copy_is_a_store_with_all_that_was_acknowledged() {
     assert_eq!(contents(&copied), wanted);
     assert_eq!(copied.sequence(), at);
     assert_eq!(copied.check().unwrap(), Vec::<String>::new());
-    // Both go on, each for itself.
+    // The two stores are independent.
     copied.keyspace("plain").unwrap().put("only", "here").unwrap();
     assert_eq!(plain.get("only").unwrap(), None);
     copied.close().unwrap();
@@ -127,7 +126,7 @@ fn a_copy_made_while_writing_holds_a_prefix_of_the_writes() {
             let mut wanted = BTreeMap::new();
             for number in 0..=last {
                 wanted.insert(number.to_be_bytes().to_vec(), vec![number as u8; 200]);
-                // The last delete may be behind the cut.
+                // The last delete may be after the backup's cut.
                 let is_there = number < last || !found.contains_key(&(last / 2).to_be_bytes()[..]);
                 if number % 7 == 0 && is_there {
                     wanted.remove(&(number / 2).to_be_bytes()[..]);
@@ -149,7 +148,7 @@ fn what_is_copied_is_not_used_again_meanwhile() {
     let plain = db.keyspace("plain").unwrap();
     let (copy, mut first) = (memory(), true);
     db.checkpoint_to_in(&copy, |_| {
-        // All of it dies and is written over, if it can be, before the first byte is copied.
+        // Everything is deleted and, where possible, overwritten before the first byte is copied.
         if std::mem::take(&mut first) {
             for round in 0..3u8 {
                 plain.delete_range("", None).unwrap();
@@ -217,7 +216,7 @@ fn a_copy_that_is_interrupted_anywhere_is_none_or_whole() {
                 whole += 1;
             }
             Err(error) if error.kind() == ErrorKind::NotAStore => {
-                // Begun again, it becomes one.
+                // Repeating the backup completes it.
                 db.checkpoint_to_in(&image, |_| ()).unwrap();
                 assert_eq!(contents(&small().open_existing_in(image).unwrap()), wanted);
                 none += 1;
@@ -273,7 +272,7 @@ fn a_store_is_restored_from_any_copy_with_its_log() {
     let (wanted, died) = {
         let db = filled(&small(), memory(), 2000);
         db.checkpoint_to_in(&backup, |_| ()).unwrap();
-        // The copy was used, and its process died.
+        // The copy was used, and its process was killed.
         let copy = small().open_existing_in(Arc::clone(&backup)).unwrap();
         copy.keyspace("plain").unwrap().put("in the log", "only").unwrap();
         let wanted = contents(&copy);

@@ -1,4 +1,4 @@
-//! What a user does on the first day.
+//! Basic use of the store.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{
@@ -347,7 +347,7 @@ fn a_store_that_was_moved_opens() {
     assert_eq!(db.keyspace("k").unwrap().get("a").unwrap().unwrap(), b"b");
 }
 
-/// Forgets values that begin with a `x`.
+/// Removes values that begin with an `x`.
 #[derive(Debug)]
 struct ForgetsX;
 
@@ -453,7 +453,7 @@ fn what_writing_took_is_given_back_when_nobody_writes() {
     let directory = Arc::new(MemoryDirectory::new());
     let db = Options::new().memory(64 << 20).open_in(directory).unwrap();
     let keyspace = db.keyspace("k").unwrap();
-    // Memtables of 4 MiB: more than three, and then one and a half.
+    // Memtables of 4 MiB: more than three are filled, and later one and a half.
     let write = |keys: std::ops::Range<u32>| {
         keys.for_each(|key| keyspace.put(key.to_be_bytes(), [7; 100]).unwrap());
     };
@@ -461,7 +461,7 @@ fn what_writing_took_is_given_back_when_nobody_writes() {
     db.checkpoint().unwrap();
     let (before, checkpoints) = (db.stats().memory, db.stats().checkpoints);
     write(0..35_000);
-    // Nothing but time makes either happen.
+    // Only the passage of time triggers either.
     let begun = Instant::now();
     loop {
         let stats = db.stats();

@@ -1,4 +1,4 @@
-//! Following a store.
+//! The change stream of a store.
 
 use alluvium::simulation::{OpenIn as _, Simulated as _};
 use alluvium::{Change, Db, Error, KeyspaceOptions, Options, WriteBatch};
@@ -19,7 +19,7 @@ fn open(options: &Options) -> Db {
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Does what a change says to a map.
+/// Applies a change to a map.
 fn follow(pairs: &mut Pairs, change: Change) {
     match change {
         Change::Put { key, value, .. } => {
@@ -62,7 +62,7 @@ fn a_follower_sees_every_commit_whole_and_in_its_order() {
     assert!(
         matches!(&set.changes[..], [Change::Ingest { first, last, .. }] if first == b"x" && last == b"z")
     );
-    // What the store keeps for itself is not shown.
+    // Internal keys of the store do not appear.
     db.keyspace("another").unwrap();
     assert!(changes.next().is_none());
     let sequence = db.sequence();
@@ -72,7 +72,7 @@ fn a_follower_sees_every_commit_whole_and_in_its_order() {
     db.checkpoint().unwrap();
     let sets: Vec<_> = changes.map(Result::unwrap).collect();
     assert_eq!(sets.len(), 30_000);
-    // A number that came to nothing is left out.
+    // Sequence numbers without changes are skipped.
     assert!(sequence < sets[0].sequence && sets[sets.len() - 1].sequence == db.sequence());
     assert!(sets.windows(2).all(|pair| pair[0].sequence < pair[1].sequence));
 }

@@ -1,5 +1,5 @@
-//! Clocks that go back between two openings: what has expired stays gone, and a clock that was
-//! wrong by years does not end what is written later.
+//! Clocks that step back between two openings: expired values stay expired, and a clock that was
+//! wrong by years does not expire later writes.
 
 use alluvium::simulation::{OpenIn as _, Scale};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
@@ -34,14 +34,14 @@ impl Hand {
     }
 }
 
-/// How a process leaves the store.
+/// The way in which a process ends its use of the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Leave {
-    /// It closes it.
+    /// Closes the store.
     Closed,
-    /// It syncs, and is killed.
+    /// Syncs and is killed.
     Synced,
-    /// It makes a checkpoint, and the machine loses power.
+    /// Makes a checkpoint, then the machine loses power.
     Checkpoint,
 }
 
@@ -123,7 +123,7 @@ fn a_clock_that_was_ahead_by_years_does_not_end_what_is_written_later() {
         keyspace.put_until("now", "b", at(BEGIN + HOUR)).unwrap();
         assert_eq!(keyspace.get("now").unwrap().unwrap(), b"b");
     }
-    // Nor do compactions take it for expired.
+    // Compactions do not treat it as expired either.
     db.compact().unwrap();
     for keyspace in &keyspaces {
         assert_eq!(keyspace.get("now").unwrap().unwrap(), b"b");

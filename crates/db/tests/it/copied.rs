@@ -1,5 +1,5 @@
-//! Copies on the first tier of what is read often from slower ones: what they spare, and that none
-//! of them brings back what was overwritten or deleted.
+//! Copies on the first tier of frequently read pages from slower tiers: they reduce slow reads, and
+//! no copy ever resurrects overwritten or deleted data.
 
 use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};
 use alluvium::{Db, Keyspace, KeyspaceOptions, LevelsOptions, Options, Purpose, Structure};
@@ -8,7 +8,7 @@ use alluvium_storage::Directories;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Keys that are read again and again, of which the cache of pages holds a part.
+/// Number of frequently read keys. The page cache holds a part of them.
 const HOT: u32 = 1500;
 const BUDGET: u64 = 8 << 20;
 
@@ -46,7 +46,7 @@ fn fill(db: &Db, keyspace: &Keyspace) -> Model {
     model
 }
 
-/// Reads all hot keys, and lets the background work now and then.
+/// Reads all hot keys and runs background work at intervals.
 fn read_and_copy(db: &Db, keyspace: &Keyspace, model: &Model) {
     for first in (0..HOT).step_by(200) {
         read_some(keyspace, model, first..(first + 200).min(HOT));
@@ -73,7 +73,7 @@ fn work(db: &Db) {
     while db.work().unwrap() {}
 }
 
-/// Reads of lookups from the second tier so far.
+/// Returns the number of lookup reads from the second tier so far.
 fn slow_reads(db: &Db) -> u64 {
     db.stats().tiers[1].device.of(Purpose::Lookup).reads
 }
@@ -102,15 +102,15 @@ fn what_is_read_again_and_again_is_read_from_the_first_tier() {
     }
 }
 
-/// What is changed, while pages are on their way to being copied.
+/// A change made while pages are being copied.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Overwrite,
     Delete,
     DeleteRange,
-    /// The same, and all of it is rewritten, so that the old pages' space has other owners.
+    /// Overwrites and compacts everything, so that the old pages' space is reallocated.
     Rewrite,
-    /// The store is opened again.
+    /// Reopens the store.
     Reopen,
 }
 
@@ -170,7 +170,7 @@ fn what_was_overwritten_or_deleted_before_during_or_after_copying_stays_so() {
             let mut keyspace = keyspace(&db, kind);
             let mut model = fill(&db, &keyspace);
             db.sync().unwrap();
-            // The second read collects pages, and the step in between writes them.
+            // The second read collects pages, and the step after it writes them.
             for step in 0..5 {
                 if step == moment {
                     change(&mut db, &mut keyspace, &mut model, what, kind, &to);

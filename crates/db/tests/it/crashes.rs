@@ -1,6 +1,6 @@
-//! The whole store under the crash driver, and on devices that fail.
+//! The whole store under the crash driver, and on failing devices.
 //!
-//! In `cargo test` it is small. The large run, of which the counters are asserted, is
+//! The test is small in `cargo test`. The large run, which also asserts the counters, is
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=210000 ALLUVIUM_SIM_WORKERS=2 \
@@ -15,7 +15,7 @@ use alluvium_sim::Settings;
 use alluvium_sim::harness::{Crashes, Faults};
 use alluvium_storage::log::Access;
 
-/// A bundle of trees: with two children a node, its trees are soon high.
+/// A bundle of trees. With two children per node, its trees soon become high.
 const TREES: HashedForm = HashedForm::Bot { lambda: 2 };
 
 const STORIES: [Whole; 4] = [
@@ -93,10 +93,10 @@ fn the_store_survives_every_crash() {
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    // As many steps as meet each kind of operation.
+    // Enough steps to include each kind of operation.
     let mut crashes = crashes();
     crashes.settings.steps = 60;
-    // The last has the most kinds of structures.
+    // The last story has the most kinds of structures.
     crashes.repeat(STORIES.into_iter().rev(), 1);
 }
 

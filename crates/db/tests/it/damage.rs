@@ -1,8 +1,9 @@
-//! Damage of every sort to every structure: a reader gets an error or what was written, `check`
-//! names what a reader could meet, a backup of it is refused, and a repair saves what is intact.
+//! Damage of every kind to every structure. A reader gets an error or the data that was written,
+//! `check` names all damage that a reader could encounter, a backup of a damaged store is refused,
+//! and a repair preserves the intact data.
 //!
-//! `ALLUVIUM_DAMAGE_FLIPS` and `ALLUVIUM_DAMAGE_CASES` are how many cases the two campaigns try; a
-//! small number by default.
+//! `ALLUVIUM_DAMAGE_FLIPS` and `ALLUVIUM_DAMAGE_CASES` set the number of cases in the two
+//! campaigns; the defaults are small.
 
 mod campaign;
 mod catalog;
@@ -22,13 +23,13 @@ use std::sync::Arc;
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a store holds: the pairs of each keyspace, and those of the named snapshot.
+/// Contents of a store: the pairs of each keyspace and of the named snapshot.
 type Contents = BTreeMap<String, Pairs>;
 
-/// The name of the snapshot, and how its contents are told from those of now.
+/// The name of the snapshot, which also distinguishes its contents from the current ones.
 const SNAPSHOT: &str = "early";
 
-/// How a store was left.
+/// The state in which a store was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Closed,
@@ -38,7 +39,7 @@ enum Left {
 
 const ALL: [Left; 3] = [Left::Closed, Left::Compacted, Left::Killed];
 
-/// Little memory, so that a small store has several runs, leaves and generations.
+/// Options with little memory, so that a small store has several runs, leaves and generations.
 fn small() -> Options {
     let mut scale = Scale::small(0xda_3a6e, 48 << 10, 384 << 10);
     scale.log.lanes = 1;
@@ -49,11 +50,11 @@ fn shared(world: &SimDirectory) -> Arc<dyn Directory> {
     Arc::new(world.clone())
 }
 
-/// A store as it was left, and what it holds.
+/// A store as it was left, and its contents.
 struct World {
     left: Left,
     directory: SimDirectory,
-    /// The same store some generations before.
+    /// The same store, some generations earlier.
     older: SimDirectory,
     contents: Contents,
 }
@@ -157,22 +158,22 @@ fn collect(pairs: alluvium::Iter, errors: &mut Vec<String>) -> Pairs {
     found
 }
 
-/// What a full read of a store gave.
+/// Result of a full read of a store.
 #[derive(Debug, Default)]
 struct Reading {
     errors: Vec<String>,
-    /// Answers that are not what was written.
+    /// Answers that differ from the written data.
     wrong: Vec<String>,
-    /// Pairs that a lookup found as they were written.
+    /// Number of lookups that returned the written pair.
     intact: usize,
 }
 
-/// Reads everything: each keyspace and the snapshot of it from end to end, and each key by itself.
+/// Reads everything: walks each keyspace and its snapshot, and looks up each key.
 fn read(db: &Db, wanted: &Contents) -> Reading {
     read_some(db, wanted, 0, 1)
 }
 
-/// As [`read`], but looks up only one key of `every`, from the one with number `from`.
+/// As [`read`], but looks up only every `every`th key, starting at number `from`.
 fn read_some(db: &Db, wanted: &Contents, from: usize, every: usize) -> Reading {
     let mut reading = Reading::default();
     for (what, wanted) in wanted {
@@ -227,7 +228,8 @@ fn read_some(db: &Db, wanted: &Contents, from: usize, every: usize) -> Reading {
     reading
 }
 
-/// Where something is in a file, by blocks of 512 bytes: files are grown ahead.
+/// Returns the blocks of 512 bytes that are in use. Files are preallocated, and many blocks are
+/// empty.
 fn used_blocks(world: &SimDirectory) -> Vec<(String, u64)> {
     let mut blocks = Vec::new();
     for name in shared(world).list().unwrap() {
@@ -243,8 +245,8 @@ fn used_blocks(world: &SimDirectory) -> Vec<(String, u64)> {
     blocks
 }
 
-/// Returns how many cases there are: a few in the gate, `all` in `.ci/nightly`, or what a variable
-/// says.
+/// Returns the number of cases: a few in the gate, `all` in `.ci/nightly`, or the value of an
+/// environment variable.
 fn size(variable: &str, all: usize) -> usize {
     let default = effort(all / 5, all);
     std::env::var(variable).map_or(default, |size| size.parse().expect("a number of cases"))

@@ -1,4 +1,4 @@
-//! What is on a tier that is drained, in whatever form: nothing of it stays.
+//! Draining a tier: no data of any form remains on it.
 
 use crate::tiers::{places, small, with};
 use alluvium::{Db, HashedForm, HashedOptions, KeyspaceOptions, LevelsOptions, Structure};
@@ -39,7 +39,7 @@ fn a_tier_is_drained_of_leaves_that_are_taken_over_and_of_values_that_lie_apart(
         db.compact().unwrap();
         assert!(live(&db, 1) > 3_000_000, "{what}: {:?}", db.stats().tiers);
         db.close().unwrap();
-        // To a slower tier, and then, as the first one may have all of it, to a faster one.
+        // First to a slower tier; then, since the first one may hold all data, to a faster one.
         let db = with(&[]).open(&fast).unwrap();
         db.drain_tier(&one).unwrap();
         assert_eq!(live(&db, 1), 0, "{what}");

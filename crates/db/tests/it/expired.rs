@@ -1,5 +1,4 @@
-//! Values that have expired: scans do not wade through them for long, and in memory they do not
-//! stay.
+//! Expired values: scans skip them efficiently, and they do not remain in memory.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
@@ -10,10 +9,10 @@ use std::time::{Duration, SystemTime};
 
 const COUNT: u32 = 4000;
 
-/// When the values expire, in milliseconds.
+/// Expiry time of the values in milliseconds.
 const EXPIRY_MS: u64 = 5000;
 
-/// A store with values of a structure that expire, and one that does not.
+/// A store whose keyspace, of the given structure, holds values that expire and one that does not.
 fn filled(structure: &str) -> (Arc<AtomicU64>, Db, Keyspace) {
     let clock = Arc::new(AtomicU64::new(1));
     let now = Arc::clone(&clock);

@@ -1,8 +1,8 @@
-//! A further tier whose device fails, or goes away: what lies on the others is served, what is new
-//! goes there, and nothing that was acknowledged is lost.
+//! A further tier whose device fails or disappears. Data on the other tiers stays available, new
+//! data is written there, and no acknowledged write is lost.
 //!
-//! In `cargo test` the fault story is small. `ALLUVIUM_TIER_FAULTS` says how many seeds it has,
-//! `ALLUVIUM_TIER_FAULTS_SEED` the first of them.
+//! The fault story is small in `cargo test`. `ALLUVIUM_TIER_FAULTS` sets the number of seeds,
+//! `ALLUVIUM_TIER_FAULTS_SEED` the first one.
 
 use crate::tiers::{places, small, with};
 use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
@@ -19,23 +19,23 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 
-/// The data file of the second tier, as a part of a machine has it.
+/// The data file of the second tier, named as a part of a machine.
 const FILE: &str = "two.tier-1.data";
 
 fn options() -> Options {
     let mut scale = Scale::small(0xa11, 6 << 10, 96 << 10);
-    // What compactions write goes to the second tier.
+    // Compaction output is placed on the second tier.
     scale.extents.planned_bytes = Some(0);
     Options::new().simulated(scale, || 1000)
 }
 
-/// Two directories of one machine, so that a crash strikes both at once.
+/// Two directories of one machine, so that a crash affects both at the same moment.
 fn tiers_of(machine: &SimDirectory) -> Directories {
     let whole: Arc<dyn Directory> = Arc::new(machine.reopen());
     Directories::from(Arc::new(Part::of(&whole, "one."))).and(Arc::new(Part::of(&whole, "two.")))
 }
 
-/// The forms of a hashed keyspace; a store has one.
+/// The forms of a hashed keyspace. A store uses one of them.
 const FORMS: [HashedForm; 4] = [
     HashedForm::Silt,
     HashedForm::Boa {
@@ -120,7 +120,7 @@ fn reads_fail(form: HashedForm) {
     let machine = SimDirectory::new(1);
     let (db, _) = filled(&machine, form);
     db.close().unwrap();
-    // Nothing of it is in the cache.
+    // The cache holds no data of the second tier.
     let db = options().open_existing_in(tiers_of(&machine)).unwrap();
     let all = keyspaces(&db, form);
     machine.inject(Fault::failing(Operation::Read).on(FILE).sticky());
@@ -133,7 +133,7 @@ fn reads_fail(form: HashedForm) {
         }
     }
     assert!(fails(&db));
-    // Whether what lies there is damaged is not known, and all else is not.
+    // The check cannot verify the second tier and finds no damage elsewhere.
     let report = db.check_report(|_| ()).unwrap();
     assert_eq!(report.findings, [""; 0]);
     assert!(!report.is_whole(), "{report}");
@@ -143,7 +143,7 @@ fn reads_fail(form: HashedForm) {
     for words in ["tier 1 in", "fails at reading", "what lies on it was not checked"] {
         assert!(said.contains(words), "{words}: {said}");
     }
-    // A merge that needs it ends with the same error, and the store takes writes as before.
+    // A merge that needs the tier fails with the same error. The store accepts writes as before.
     let error = db.compact().unwrap_err();
     assert!(error.to_string().contains("tier 1 in"), "{error}");
     let before = written(&db);
@@ -167,7 +167,7 @@ fn reads_fail(form: HashedForm) {
     is_whole(&db, &all, 2 * RECORDS);
 }
 
-/// Reads of the second tier fail, and are met: nothing of it is in the cache.
+/// Reads of the second tier fail and are encountered, because the cache holds no data of it.
 fn unreadable(machine: &SimDirectory) -> (Db, [Keyspace; KINDS]) {
     let (db, _) = filled(machine, HashedForm::Silt);
     db.close().unwrap();
@@ -201,7 +201,7 @@ fn writing_goes_on_beside_what_cannot_be_read_as_long_as_there_is_space() {
         let times = merged.iter().sum::<u64>() / (u64::from(MORE) * 125);
         println!("{}: each byte was written {times} times", keyspace.name());
         assert!(times < 60, "{times} times");
-        // What lies on the first tier is read meanwhile, and all of it afterwards.
+        // Data on the first tier stays readable during the failure, and all data afterwards.
         for number in (RECORDS..RECORDS + MORE).step_by(97) {
             let found = keyspace.get(number.to_be_bytes()).unwrap();
             assert_eq!(found.as_deref(), Some(&value_of(number)[..]));
@@ -249,7 +249,7 @@ fn what_cannot_be_written_to_a_tier_is_written_to_another() {
             is_whole(&db, &all, 4 * RECORDS);
             db.close().unwrap();
             machine.clear_faults();
-            // Opening it again has it used again.
+            // Reopening the store puts the tier back into use.
             let db = options().open_existing_in(tiers_of(&machine)).unwrap();
             assert!(!fails(&db), "{context}");
             is_whole(&db, &keyspaces(&db, form), 4 * RECORDS);
@@ -296,7 +296,7 @@ fn a_directory_that_goes_away_takes_nothing_new_and_is_not_missed_by_the_others(
         failure.contains("was removed") && failure.contains(&one.display().to_string()),
         "{failure}"
     );
-    // The file is open: what lies there is read, and can be rewritten to the first tier.
+    // The file is still open, so its data can be read and rewritten to the first tier.
     db.compact().unwrap();
     assert_eq!(keyspace.iter().count(), 2001);
     assert!(db.use_tier(&one).is_err());
@@ -307,18 +307,18 @@ fn a_directory_that_goes_away_takes_nothing_new_and_is_not_missed_by_the_others(
     assert!(text.contains("one is not tier 1"), "{text}");
 }
 
-/// What a run of the fault story does when the fault is over.
+/// The step that follows the fault in a run of the fault story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
-    /// The power is lost.
+    /// A power loss.
     Nothing,
-    /// The tier is used again.
+    /// `use_tier` puts the tier back into use.
     Use,
-    /// The store is opened again.
+    /// The store is reopened.
     Reopen,
 }
 
-/// A run: which call of the second tier's device fails, and what follows.
+/// A run: the failing call of the second tier's device, and the step that follows.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     seed: u64,
@@ -332,7 +332,7 @@ struct Run {
 
 type Pairs = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
 
-/// A store with what it has acknowledged as durable.
+/// A store with its acknowledged durable contents.
 struct Life {
     db: Db,
     all: [Keyspace; KINDS],
@@ -356,7 +356,7 @@ impl Life {
                 self.held.insert((kind, key.to_vec()), value);
             }
         }
-        // The first tier works, so every commit is taken.
+        // The first tier works, so every commit succeeds.
         let written = self.db.write(&batch);
         written.unwrap_or_else(|error| panic!("{:?}: a commit: {error}", self.run));
     }
@@ -434,7 +434,7 @@ impl Life {
     }
 }
 
-/// Returns whether the fault was met.
+/// Returns whether the fault occurred.
 fn live(run: Run) -> bool {
     let mut machine = SimDirectory::new(run.seed);
     let db = options().create_in(tiers_of(&machine)).unwrap();
@@ -450,7 +450,7 @@ fn live(run: Run) -> bool {
     machine.inject(if run.is_sticky { fault.sticky() } else { fault });
     life.steps(60);
     if run.operation == Operation::Read && run.is_sticky {
-        // Compactions go on beside what cannot be read.
+        // Compactions continue despite the unreadable tier.
         life.write_on(250);
     }
     let is_met = machine.faults_hit() > 0;
@@ -465,7 +465,7 @@ fn live(run: Run) -> bool {
         }
         After::Reopen => {
             life.db.abandon();
-            // The process dies; the machine runs on, with what its page cache has.
+            // The process dies. The machine keeps running and retains its page cache.
             machine = machine.image(Survival::Process, run.seed);
             life.db = options().open_existing_in(tiers_of(&machine)).unwrap();
             life.all = keyspaces(&life.db, run.form);

@@ -1,9 +1,9 @@
-//! A full disk on real file systems: a process fills the disk to the last byte, goes on, is killed,
-//! and the store opens again.
+//! A full disk on real file systems: a process fills the disk to the last byte, continues, is
+//! killed, and the store reopens.
 //!
-//! One row for each file system, on a loop device or in memory. A row is skipped, and says so,
-//! where it may not be mounted. The store is used in a child process, so that a signal is seen as a
-//! death and not suffered.
+//! There is one row for each file system, on a loop device or in memory. A row that cannot be
+//! mounted is skipped with a message. The store runs in a child process, so a fatal signal is
+//! observed instead of ending the test.
 
 use alluvium::{Db, Keyspace, OpenMode, Options};
 use alluvium_sim::environment::effort;
@@ -17,43 +17,44 @@ use tempfile::TempDir;
 
 const DIRECTORY: &str = "ALLUVIUM_FILE_SYSTEM_DIRECTORY";
 
-/// How long a store may take to write again once the disk has space. Five seconds are the promise,
-/// on a machine that has nothing else to do.
+/// Time limit for writes to resume once the disk has space. The documented limit is five seconds on
+/// an idle machine.
 const HEALING: Duration = Duration::from_secs(30);
 
-/// How long a step may take altogether before it counts as stuck.
+/// Time after which a step counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const VALUE: usize = 8000;
 
-/// How much space a row has, in bytes: more takes longer and shows nothing else.
+/// Free space of a row in bytes. More space only makes the test slower.
 const ROOM: u64 = 56 << 20;
 
-/// Records of the first step.
+/// Number of records in the first step.
 const SOME: u64 = 600;
 
-/// Records that are deleted from a full disk.
+/// Number of records deleted from a full disk.
 const DELETED: u64 = 100;
 
-/// What a row promises beyond what all promise: no process dies, nothing acknowledged is lost, and
-/// writes go on once there is space.
+/// Guarantees of a row beyond the common ones: no process dies, no acknowledged write is lost, and
+/// writes resume once there is space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Promise {
-    /// On the full disk the store opens and deletes.
+    /// The store opens and deletes on the full disk.
     OpensAndDeletes,
-    /// It opens, but once the store itself has filled the disk, space must be freed: what is
-    /// rewritten goes to a new place, so that only the log has space in reserve.
+    /// The store opens. Once it has filled the disk itself, space must be freed before it can
+    /// write: the file system writes every change to a new location, so only the log has reserved
+    /// space.
     NeedsRoom,
-    /// Every block is shared with a copy, so that each change needs a new one: on the full disk the
-    /// store opens for reading.
+    /// Every block is shared with a copy, so each change needs a new block. On the full disk the
+    /// store opens read-only.
     OpensToRead,
 }
 
-/// A file system made for one row; what was mounted last is unmounted first.
+/// A file system made for one row. Its mounts are unmounted in reverse order.
 struct Volume {
     mounts: Vec<PathBuf>,
     root: PathBuf,
-    /// The root of the file system that is on the device.
+    /// Root of the file system on the device.
     lowest: PathBuf,
     _place: TempDir,
 }
@@ -69,7 +70,7 @@ impl Drop for Volume {
     }
 }
 
-/// Runs a command, or says why the row is skipped.
+/// Runs a command. Returns `None` and reports the reason if the row must be skipped.
 fn runs(row: &str, command: &mut Command) -> Option<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let (need, why) = match command.output() {
@@ -102,7 +103,7 @@ impl Volume {
         Some(())
     }
 
-    /// A file system in a sparse image, of which `ROOM` bytes are left free.
+    /// Creates a file system in a sparse image and leaves `ROOM` bytes of it free.
     fn image(row: &str, make: &[&str], mebibytes: u64) -> Option<Volume> {
         let mut volume = Volume::empty();
         let image = volume._place.path().join("image");
@@ -114,7 +115,7 @@ impl Volume {
         volume.spare();
         let surplus = free(&root).saturating_sub(ROOM);
         if surplus > 0 {
-            // Where it is refused the row takes longer, and that is all.
+            // If `fallocate` is refused, the row only takes longer.
             let mut ballast = Command::new("fallocate");
             ballast
                 .args(["-l", &surplus.to_string()])
@@ -136,7 +137,7 @@ impl Volume {
         Some(volume)
     }
 
-    /// An overlay whose upper layer is this file system.
+    /// Mounts an overlay whose upper layer is this file system.
     fn overlaid(mut self, row: &str) -> Option<Volume> {
         let dirs = ["lower", "upper", "work"].map(|name| self.root.join(name));
         runs(row, Command::new("mkdir").args(&dirs))?;
@@ -148,16 +149,16 @@ impl Volume {
         Some(self)
     }
 
-    /// Another program's file, which it deletes in the end: what the filler frees then may be less
-    /// than the store's next step takes, for the store itself has filled the disk.
+    /// Creates another program's file, which is deleted in the end. Removing the filler may free
+    /// less space than the store's next step needs, because the store itself has filled the disk.
     fn spare(&self) {
         let mut spare = Command::new("dd");
         spare.args(["if=/dev/zero", "of=spare", "bs=1M", "count=4", "conv=fsync"]);
         assert!(spare.current_dir(&self.lowest).output().unwrap().status.success());
     }
 
-    /// Takes all space that is left. What one call leaves over because of a reservation, a later
-    /// one gets.
+    /// Fills all remaining space. A later call may get space that a reservation withheld from an
+    /// earlier one.
     fn fill(&self) {
         let all = "for bs in 1M 4096 4096 512 1 1; do \
                    dd if=/dev/zero of=filler bs=$bs oflag=append conv=notrunc; sync filler; done";
@@ -170,7 +171,7 @@ impl Volume {
         remove(&self.root.join("filler"));
     }
 
-    /// Frees space again once the store has filled the disk.
+    /// Frees space after the store has filled the disk.
     fn heal_in_the_end(&self) {
         self.heal();
         remove(&self.lowest.join("spare"));
@@ -215,7 +216,7 @@ impl User {
         }
     }
 
-    /// Has a command done; its answer, or how the process died.
+    /// Executes a command. Returns its answer, or how the process died.
     fn ask(&mut self, command: &str) -> Result<String, String> {
         let _ = writeln!(self.commands, "{command}");
         let answer = self.answers.by_ref().find_map(|line| {
@@ -231,7 +232,7 @@ impl User {
         })
     }
 
-    /// As `ask`, for an answer that is a number.
+    /// As `ask`, for a numeric answer.
     fn number(&mut self, command: &str) -> Result<u64, String> {
         let answer = self.ask(command)?;
         answer.parse().map_err(|_| format!("{command}: {answer}"))
@@ -254,8 +255,8 @@ fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-/// Puts records from `from` on until `until`, or until the disk is full: the first that was not
-/// put, or what went wrong.
+/// Puts records `from..until`, or until the disk is full. Returns the first record that was not
+/// put, or the error.
 fn put(keyspace: &Keyspace, from: u64, until: u64) -> Result<u64, String> {
     for number in from..until {
         match keyspace.put(key(number), vec![number as u8; VALUE]) {
@@ -267,13 +268,13 @@ fn put(keyspace: &Keyspace, from: u64, until: u64) -> Result<u64, String> {
     Ok(until)
 }
 
-/// Does what one command says.
+/// Executes one command.
 fn obey(keyspace: &Keyspace, db: &Db, words: &[&str]) -> Result<String, String> {
     let numbers: Vec<u64> = words[1..].iter().map(|word| word.parse().unwrap()).collect();
     let done = || Ok("done".to_owned());
     match (words[0], &numbers[..]) {
         ("put", &[from, until]) => put(keyspace, from, until).map(|next| next.to_string()),
-        // Writes until one is taken again.
+        // Writes until a record is accepted.
         ("heal", &[number]) => {
             let began = Instant::now();
             while put(keyspace, number, number + 1)? == number {
@@ -312,7 +313,7 @@ fn obey(keyspace: &Keyspace, db: &Db, words: &[&str]) -> Result<String, String> 
     }
 }
 
-/// The process that is filled and killed; without its variable it is none.
+/// The process that is filled and killed. Without its environment variable the test does nothing.
 #[test]
 fn the_user_does_as_it_is_told() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -352,10 +353,10 @@ fn the_user_does_as_it_is_told() {
     }
 }
 
-/// What a row measured, for its line.
+/// Measurements of a row, for its line of output.
 type Row = BTreeMap<&'static str, String>;
 
-/// A store fills the disk and is killed: the first number that was not acknowledged.
+/// Fills the disk with a store and kills it. Returns the first number that was not acknowledged.
 fn first_life(volume: &Volume, store: &Path, promise: Promise, row: &mut Row) -> Result<u64, String> {
     let mut user = User::start(store);
     user.done("open")?;
@@ -371,7 +372,7 @@ fn first_life(volume: &Volume, store: &Path, promise: Promise, row: &mut Row) ->
             return Err(format!("cp: {}", String::from_utf8_lossy(&copied.stderr)));
         }
     }
-    // Another program fills the disk; the store finds out by and by.
+    // Another program fills the disk, and the store notices with a delay.
     volume.fill();
     let first = user.number(&format!("put {SOME} 1000000"))?;
     row.insert("1 put before full", (first - SOME).to_string());
@@ -381,7 +382,7 @@ fn first_life(volume: &Volume, store: &Path, promise: Promise, row: &mut Row) ->
     }
     volume.heal();
     healed(&mut user, first, "2 healed ms", row)?;
-    // Now the store itself fills it, and what it leaves over is filled by others.
+    // The store fills the disk itself, and other data fills the remaining space.
     let second = user.number(&format!("put {first} 1000000"))?;
     row.insert("3 put until full", (second - first).to_string());
     volume.fill();
@@ -391,7 +392,7 @@ fn first_life(volume: &Volume, store: &Path, promise: Promise, row: &mut Row) ->
     Ok(third)
 }
 
-/// Writes until one record is taken, for as long as healing may take.
+/// Writes until one record is accepted, at most for the healing time.
 fn healed(user: &mut User, number: u64, name: &'static str, row: &mut Row) -> Result<(), String> {
     let took = user.number(&format!("heal {number}"))?;
     row.insert(name, took.to_string());
@@ -405,7 +406,7 @@ fn story(volume: &Volume, promise: Promise) -> Result<Row, String> {
     let mut row = Row::new();
     let store = volume.root.join("store");
     let end = first_life(volume, &store, promise, &mut row)?;
-    // Killed, and nothing is free.
+    // The process was killed, and the disk has no free space.
     volume.fill();
     row.insert("4 free at reopening", free(&volume.root).to_string());
     let began = Instant::now();
@@ -439,7 +440,7 @@ fn story(volume: &Volume, promise: Promise) -> Result<Row, String> {
     Ok(row)
 }
 
-/// The bytes that an ordinary process may still allocate.
+/// Returns the bytes that an unprivileged process may still allocate.
 fn free(path: &Path) -> u64 {
     let mut df = Command::new("df");
     let told = df.args(["--output=avail", "-B1"]).arg(path).output().unwrap();
@@ -447,7 +448,7 @@ fn free(path: &Path) -> u64 {
     told.lines().last().unwrap().trim().parse().unwrap()
 }
 
-/// Mounts a file system of its own; none where that may not be done.
+/// Mounts the file system of a row. Returns `None` where mounting is not permitted.
 type Mount = Box<dyn Fn() -> Option<Volume>>;
 
 #[test]
@@ -481,7 +482,8 @@ fn a_full_disk_is_survived_on_every_file_system() {
         ("tmpfs", Box::new(|| Volume::tmpfs("tmpfs", 60)), full),
     ];
     let mut failed = Vec::new();
-    // The gate tries those that differ most; ext4 as the ordinary one, Btrfs as one that copies.
+    // The gate runs the file systems that differ most: ext4 as the ordinary one, Btrfs as a
+    // copy-on-write one.
     let gate = ["ext4", "btrfs", "tmpfs"];
     for (name, make, promise) in &rows {
         let is_wanted = match &only {

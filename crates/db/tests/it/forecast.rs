@@ -1,4 +1,4 @@
-//! Predictions beside what is measured.
+//! Predictions compared with measurements.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Forecast, Keyspace, KeyspaceOptions, Options, Quantity};
@@ -24,7 +24,7 @@ fn open() -> Db {
     options().0.open_in(Arc::new(MemoryDirectory::new())).unwrap()
 }
 
-/// Returns keys without order, each once.
+/// Returns distinct keys in pseudo-random order.
 fn key(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
@@ -32,7 +32,7 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Writes, and makes durable now and then, so that the log is written as in a busy store.
+/// Writes records and syncs at intervals, so that the log is written as in a busy store.
 fn load(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) {
     for (place, number) in numbers.enumerate() {
         keyspace.put(key(number), [number as u8; VALUE]).unwrap();
@@ -45,7 +45,7 @@ fn load(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) {
     while db.work().unwrap() {}
 }
 
-/// Looks up keys that are there, or none of them is.
+/// Looks up keys that are all present or all absent.
 fn look_up(keyspace: &Keyspace, count: u64, is_there: bool) {
     let mut random = fastrand::Rng::with_seed(7);
     for _ in 0..count {
@@ -82,11 +82,11 @@ fn what_was_predicted_stands_beside_what_was_measured() {
         (waited / asked - 1.0).abs() < 0.05,
         "{waited} nodes, {asked} reads of the device"
     );
-    // The newer half of what was written took more than the mean.
+    // The newer half of the records was written with a higher write amplification than the mean.
     let written = measured(&forecast, Quantity::WriteAmplification);
     assert!(written > stats.write_amplification().unwrap(), "{written}");
-    // 116 bytes of a record take about as many in the files, with 3 to 4 bytes of guides. Extents
-    // are as large as they were asked for, and keys are counted to 2 %.
+    // A record of 116 bytes occupies about as many bytes in the files, with 3 to 4 bytes of guides.
+    // Extents have exactly the requested size, and the key count is accurate to 2 %.
     let space = measured(&forecast, Quantity::SpaceAmplification);
     assert!((1.0..1.35).contains(&space), "{space}");
     let guides = measured(&forecast, Quantity::MemoryPerKey);
@@ -108,7 +108,7 @@ fn what_was_predicted_stands_beside_what_was_measured() {
 
 #[test]
 fn an_hour_that_has_ended_has_what_was_predicted_before_it_began() {
-    // In files a sync of the log is counted with the bytes that it writes.
+    // In files, a sync of the log counts together with the bytes that it writes.
     let place = tempfile::tempdir().unwrap();
     let (options, clock) = options();
     let db = options.open(place.path().join("store")).unwrap();
@@ -140,7 +140,7 @@ fn an_hour_that_has_ended_has_what_was_predicted_before_it_began() {
     let now = second.of(Quantity::WriteAmplification).unwrap();
     let was = now.measured.unwrap();
     assert!((was / now.predicted - 1.0).abs() < 0.25, "{now:?}");
-    // What comes after the hour changes nothing of it.
+    // Work after the hour does not change the forecast for it.
     load(&db, &keyspace, 0..KEYS / 4);
     assert_eq!(db.forecast().unwrap().unwrap().past, second.past);
     assert!(db.stats().written_bytes > before.written_bytes);

@@ -1,8 +1,8 @@
-//! A disk that is full heals, whatever structure its keys are in: writes are refused, deletes are
-//! not, and the space of what was deleted takes new values, time after time.
+//! Recovery from a full disk in every structure: writes are refused, deletes succeed, and the space
+//! of deleted records accepts new values, repeatedly.
 //!
-//! Deletes wait for the background five seconds at most. On a loaded machine that is too short, so
-//! the cycles run at night only.
+//! Deletes wait at most five seconds for background work. On a loaded machine that limit is too
+//! short, so the cycles run only at night.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Error, Keyspace, KeyspaceOptions, Options};
@@ -11,17 +11,17 @@ use alluvium_sim::environment::effort;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the background may take; nothing here measures it.
+/// Time limit for background work. It is not a measurement.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Eight times the memory.
 const CAPACITY: u64 = 128 << 20;
 const MEMORY: u64 = 16 << 20;
 
-/// Hash stores that merges which keep up leave, at most about.
+/// Approximate upper bound of hash stores while merges keep up.
 const FEW_STORES: u64 = 6;
 
-/// The keys that there are, and how they are named.
+/// A store and its present keys.
 struct Story {
     db: Db,
     keyspace: Keyspace,
@@ -32,7 +32,7 @@ struct Story {
     next: u32,
 }
 
-/// Keys that come next lie anywhere.
+/// Returns a key. Successive numbers give scattered keys.
 fn key(number: u32) -> [u8; 16] {
     let mut key = [7; 16];
     key[..4].copy_from_slice(&number.wrapping_mul(2_654_435_761).to_be_bytes());
@@ -57,7 +57,7 @@ impl Story {
         }
     }
 
-    /// Puts one more value, once.
+    /// Tries once to put one more value.
     fn put(&mut self) -> Result<(), Error> {
         self.keyspace.put(key(self.next), &self.value)?;
         self.alive.push(self.next);
@@ -65,8 +65,8 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until merges of hashed keys keep up, as long as there is space for them. Records that
-    /// wait for many parts take space until the last part has merged them.
+    /// Waits until merges of hashed keys keep up, as long as they have space. A record waiting for
+    /// many parts occupies space until the last part has merged it.
     fn let_merges_keep_up(&self) {
         let began = Instant::now();
         let waits = || {
@@ -80,7 +80,7 @@ impl Story {
         }
     }
 
-    /// Writes until values are refused ten times in a row, while the background may free space.
+    /// Writes until ten consecutive values are refused, while background work may free space.
     fn fill(&mut self) {
         let mut refusals = 0;
         while refusals < 10 {
@@ -98,7 +98,7 @@ impl Story {
         }
     }
 
-    /// Deletes the keys at the places that are chosen. None of them is refused.
+    /// Deletes the keys at the chosen positions. No delete may be refused.
     fn delete(&mut self, is_chosen: impl Fn(usize) -> bool) {
         let all = self.alive.len();
         let (gone, alive): (Vec<_>, Vec<_>) = (0..all).partition(|place| is_chosen(*place));
@@ -109,7 +109,7 @@ impl Story {
         self.alive = alive.iter().map(|place| self.alive[*place]).collect();
     }
 
-    /// Writes a number of values, each of which may wait for space.
+    /// Writes a number of values. Each may wait for space.
     fn write(&mut self, values: usize) {
         let began = Instant::now();
         for number in 0..values {
@@ -125,7 +125,7 @@ impl Story {
         }
     }
 
-    /// Nothing is lost, and nothing deleted is there.
+    /// Fails if a present key is missing or a deleted key is found.
     fn compare(&self) {
         let found = match self.is_ordered {
             true => self.keyspace.iter().map(Result::unwrap).count(),
@@ -158,7 +158,7 @@ fn heals(structure: &str, value_bytes: usize) {
             _ => story.delete(|_| true),
         }
         let deleted = filled - story.alive.len();
-        // A part of it may be in use elsewhere: filters, and what is merged.
+        // Part of the freed space may have other uses: filters and merge output.
         story.write(deleted / 2);
         story.compare();
     }

@@ -1,4 +1,4 @@
-//! Futures under attack: dropped, woken where the store works, told of failures.
+//! Futures in adverse conditions: dropped, woken by the store's threads, completed with errors.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Durability, ErrorKind, Options, WriteBatch};
@@ -15,12 +15,13 @@ fn small() -> Options {
 
 type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A task whose executor has gone by the time it is woken: the waker has the last hold on it.
+/// A task whose executor has ended by the time it is woken. The waker holds the last reference to
+/// it.
 struct Task {
     future: Mutex<Option<Job>>,
-    /// Tells when all others have let go of the task.
+    /// Receives a message when all other references to the task are dropped.
     is_alone: Mutex<Receiver<()>>,
-    /// Tells that the task was woken, and is gone.
+    /// Sends a message when the task was woken and dropped.
     woken: Mutex<Option<Sender<()>>>,
 }
 
@@ -35,7 +36,7 @@ impl Wake for Task {
     }
 }
 
-/// Polls a future once, and drops it where it is woken. Returns whether it was pending.
+/// Polls a future once and drops it when it is woken. Returns whether it was pending.
 fn poll_and_leave(future: Job) -> bool {
     let ((alone, is_alone), (woken, was_woken)) = (channel(), channel());
     let task = Arc::new(Task {
@@ -61,7 +62,7 @@ fn poll_and_leave(future: Job) -> bool {
     true
 }
 
-/// Makes a store of 20,000 records, of which none is in memory when it is opened again.
+/// Creates a store of 20,000 records. After it is reopened, none of them is in memory.
 fn fill_with_numbers(path: &std::path::Path) {
     let db = small().open(path).unwrap();
     let numbers = db.keyspace("numbers").unwrap();
@@ -150,14 +151,14 @@ fn a_waker_that_panics_takes_no_other_task_with_it() {
                 .is_some()
         );
         pollster::block_on(numbers.put_async((200_000 + round).to_be_bytes(), "new")).unwrap();
-        // What was told to the other waker holds too.
+        // The result also reaches the task of the other waker.
         pollster::block_on(write).unwrap();
     }
     drop(numbers);
     db.close().unwrap();
 }
 
-/// On a simulated device, without threads.
+/// A store on a simulated device, without threads.
 fn simulated(world: &SimDirectory, durability: Durability) -> Db {
     let options = small().workers(0).durability(durability);
     options.open_in(Arc::new(world.clone())).unwrap()
@@ -183,7 +184,7 @@ fn what_was_acknowledged_to_a_future_survives_what_its_durability_says() {
             if random.bool() {
                 rivers.put("beside", number.to_be_bytes()).unwrap();
             }
-            // Others that are dropped, before and after they began.
+            // Other futures are dropped before and after their first poll.
             let dropped = rivers.put_async("dropped", number.to_be_bytes());
             match random.bool() {
                 true => drop(dropped),
@@ -284,12 +285,12 @@ fn awaited_writes_on_a_full_disk_say_so_and_go_on_when_there_is_space() {
     }
 }
 
-/// Tells a thread that the task was woken.
+/// A waker that notifies a thread.
 struct Tells(Mutex<Sender<()>>);
 
 impl Wake for Tells {
     fn wake(self: Arc<Self>) {
-        // The task may have ended.
+        // The receiver may have ended.
         let _ = self.0.lock().unwrap().send(());
     }
 }
@@ -322,7 +323,7 @@ fn a_future_that_goes_from_thread_to_thread_is_woken_where_it_was_polled_last() 
                     let (send, woken) = channel();
                     let waker = Waker::from(Arc::new(Tells(Mutex::new(send))));
                     let mut context = Context::from_waker(&waker);
-                    // Polled before by another thread's waker, which is of no use any more.
+                    // The future was polled before with another waker, which is now unused.
                     if job
                         .as_mut()
                         .poll(&mut Context::from_waker(Waker::noop()))
@@ -345,7 +346,7 @@ fn a_future_that_goes_from_thread_to_thread_is_woken_where_it_was_polled_last() 
 
 #[test]
 fn a_write_whose_future_was_dropped_before_it_began_is_not_written() {
-    // One write occupies the thread that commits: its waker does not return.
+    // One write occupies the committing thread, because its waker does not return.
     let db = small().in_memory().unwrap();
     let rivers = db.keyspace("rivers").unwrap();
     let (go, wait) = channel();
@@ -377,7 +378,7 @@ fn a_write_whose_future_was_dropped_before_it_began_is_not_written() {
     }
     go.send(()).unwrap();
     pollster::block_on(first).unwrap();
-    // A write behind them is committed, and they are not.
+    // A later write commits, and the dropped ones do not.
     pollster::block_on(rivers.put_async("last", "1")).unwrap();
     let keys: Vec<_> = rivers.keys().map(|key| key.unwrap()).collect();
     assert_eq!(keys, [b"first".to_vec(), b"last".to_vec()]);
@@ -402,7 +403,7 @@ fn of_two_threads_that_close_a_store_neither_returns_before_it_is_closed() {
                     db.close().unwrap();
                     match small().open(path) {
                         Ok(db) => db.close().unwrap(),
-                        // The other one has opened it again; only an opening says so.
+                        // The other thread has reopened the store; only opening reveals it.
                         Err(error) => assert_eq!(error.kind(), ErrorKind::Locked),
                     }
                 }
@@ -441,7 +442,7 @@ fn a_close_amid_awaited_reads_and_writes_leaves_none_hanging_and_loses_none_ackn
                     })
                 })
                 .collect();
-            // Some have begun.
+            // Some of them have started.
             while db.sequence() < u64::from(20 + 100 * round) {
                 std::thread::yield_now();
             }

@@ -2,8 +2,8 @@
 //! phenomena), at each level with each mechanism.
 //!
 //! Each case is a schedule of up to three transactions. A transaction begins with its first
-//! operation. One that would have to wait, or meets a conflict, is rolled back, and the others go
-//! on. What is compared is what they have read, and who has committed.
+//! operation. A transaction that would have to wait, or that meets a conflict, is rolled back, and
+//! the others continue. The test compares their reads and the set of committed transactions.
 
 use crate::transactions::{kinds, store};
 use alluvium::{Db, ErrorKind, Keyspace, Result, Transaction, TransactionOptions};
@@ -19,7 +19,8 @@ struct Session<'d> {
 }
 
 impl Session<'_> {
-    /// Does something in the transaction, unless it is over; it is over once it fails.
+    /// Performs an operation in the transaction, unless the transaction has ended. A failure ends
+    /// it.
     fn act<T>(&mut self, act: impl FnOnce(&mut Transaction, &Keyspace) -> Result<T>) -> Option<T> {
         if self.is_over {
             return None;
@@ -46,12 +47,12 @@ impl Session<'_> {
         self.act(|tx, data| tx.delete(data, [key]));
     }
 
-    /// The value of a key, unless the transaction is over.
+    /// Returns the value of a key, or `None` if the transaction has ended.
     fn get(&mut self, key: u8) -> Option<u8> {
         self.act(|tx, data| Ok(tx.get(data, [key])?.expect("it is there")[0]))
     }
 
-    /// The keys and values of which a predicate holds.
+    /// Returns the pairs whose values satisfy a predicate.
     fn select(&mut self, holds: impl Fn(u8) -> bool) -> Option<Vec<(u8, u8)>> {
         self.act(|tx, data| {
             let pairs = tx
@@ -78,8 +79,9 @@ impl Session<'_> {
     }
 }
 
-/// Runs a schedule of each kind over 1 = 10 and 2 = 20. `committed` names who has committed, for
-/// serializable optimistic, serializable locking, snapshot optimistic, snapshot locking.
+/// Runs a schedule of each kind over 1 = 10 and 2 = 20. `committed` names the transactions that
+/// commit, for serializable optimistic, serializable locking, snapshot optimistic, snapshot
+/// locking.
 fn each(committed: [&str; 4], schedule: impl Fn(&mut [Session<'_>; 3])) -> Vec<Vec<(u8, u8)>> {
     let run = |(options, expected): (TransactionOptions, &str)| {
         let db = store();
@@ -113,7 +115,7 @@ fn each(committed: [&str; 4], schedule: impl Fn(&mut [Session<'_>; 3])) -> Vec<V
     kinds().into_iter().zip(committed).map(run).collect()
 }
 
-/// What a transaction has read is among these, if it has come so far.
+/// Fails unless the transaction's read, if it got that far, is among these.
 fn among<T: PartialEq + std::fmt::Debug>(read: Option<T>, allowed: &[T]) {
     if let Some(read) = read {
         assert!(allowed.contains(&read), "{read:?}");

@@ -35,7 +35,7 @@ fn a_load_takes_effect_at_once_and_hides_what_was_there() {
         other.put(number.to_be_bytes(), "other").unwrap();
     }
     keyspace.put("zzz", "behind").unwrap();
-    // What is read often is kept as a record, and must be forgotten.
+    // A frequently read key is in the record cache and must be invalidated.
     for _ in 0..3 {
         assert_eq!(keyspace.get(70u32.to_be_bytes()).unwrap().unwrap(), b"old");
     }

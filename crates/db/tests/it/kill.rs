@@ -1,9 +1,10 @@
-//! A real process that writes, killed from outside again and again: what it had acknowledged is
-//! there, and batches are whole.
+//! Kills a real writing process repeatedly. After each kill, all acknowledged batches must be
+//! present, and every batch must be complete.
 //!
-//! Five kills in `cargo test`; `ALLUVIUM_KILLS=200` asks for more. Of a store in two directories as
-//! well: what compactions write is in the second. `ALLUVIUM_KILL_PLACES=/one:/other` says where
-//! these are, on devices of their own: `.ci/kill-on-two-devices` makes two and does that.
+//! `cargo test` kills five times; `ALLUVIUM_KILLS=200` asks for more. A second variant uses a store
+//! in two directories, with compaction output in the second. `ALLUVIUM_KILL_PLACES=/one:/other`
+//! sets these directories, which may be on different devices: `.ci/kill-on-two-devices` creates two
+//! devices and uses them.
 
 use alluvium::{
     Db, HashedOptions, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure, TierOptions, WriteBatch,
@@ -16,19 +17,21 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const DIRECTORY: &str = "ALLUVIUM_KILL_DIRECTORY";
-/// The directory of a second tier, if there is one.
+/// Directory of the second tier, if any.
 const SECOND: &str = "ALLUVIUM_KILL_SECOND_DIRECTORY";
 const WRITERS: u64 = 2;
-/// Batches of a writer whose hashed records are read one by one.
+/// Batches of a writer whose hashed records are read individually.
 const RECENT: u64 = 1000;
 
-/// A store with keyspaces of three structures: each batch writes the same to all four.
+/// A store with keyspaces of three structures. Each batch writes the same records to all four
+/// keyspaces.
 struct Store {
     db: Db,
     one: Keyspace,
     two: Keyspace,
     hashed: Keyspace,
-    /// Its merges take leaves over: each writer's keys come in order, those of both alternate.
+    /// Merges in this keyspace reuse whole leaves: the keys of each writer ascend, and the writers'
+    /// keys alternate.
     levels: Keyspace,
 }
 
@@ -61,7 +64,7 @@ fn key(writer: u64, number: u64) -> [u8; 16] {
     key
 }
 
-/// The last number that a writer's batches have in a keyspace, and how many there are.
+/// Returns the last number of a writer's batches in a keyspace, and the number of batches.
 fn last(keyspace: &Keyspace, writer: u64) -> (u64, u64) {
     let mut walk = keyspace.prefix(writer.to_be_bytes());
     let last = walk.next_back().map_or(0, |pair| {
@@ -72,7 +75,7 @@ fn last(keyspace: &Keyspace, writer: u64) -> (u64, u64) {
     (last, count as u64)
 }
 
-/// The process that is killed; without its variable it is none.
+/// The process that is killed. Without its environment variable the test does nothing.
 #[test]
 fn the_child_writes_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -84,7 +87,7 @@ fn the_child_writes_until_it_is_killed() {
     let out = Mutex::new(std::io::stdout());
     std::thread::scope(|scope| {
         if second.is_some() {
-            // So that it dies amid rewriting from one directory to the other.
+            // The kill then interrupts rewriting from one directory to the other.
             scope.spawn(move || while db.compact().is_ok() {});
         }
         for writer in 0..WRITERS {
@@ -154,7 +157,7 @@ fn kill(path: &Path, second: Option<&Path>) {
         let mut acknowledged = [0; WRITERS as usize];
         let mut seen = 0;
         for line in lines {
-            // The last line may be cut.
+            // The last line may be truncated.
             let line = line.unwrap();
             let words: Vec<&str> = line.split(' ').collect();
             if let ["acknowledged", writer, number] = words[..]
@@ -181,8 +184,8 @@ fn kill(path: &Path, second: Option<&Path>) {
     println!("{kills} kills, {batches} batches of one writer; the longest opening took {longest:?}");
 }
 
-/// Fails unless all that was acknowledged is there, and batches are whole; the most batches of a
-/// writer.
+/// Fails unless all acknowledged batches are present and every batch is complete. Returns the
+/// largest number of batches of a writer.
 fn assert_whole(store: &Store, acknowledged: [u64; WRITERS as usize]) -> u64 {
     let (mut all, mut batches) = (0, 0);
     for writer in 0..WRITERS {

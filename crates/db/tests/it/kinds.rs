@@ -1,8 +1,9 @@
-//! Keyspaces as users make them. Tests inside the crate put some of them into other structures.
+//! Keyspaces created through the public interface. Tests inside the crate place some of them in
+//! other structures.
 
 use alluvium::{Db, Keyspace, KeyspaceOptions, Result};
 
-/// Opens or makes the keyspace of the story that has this letter.
+/// Opens or creates the keyspace of the story with this letter.
 pub(crate) fn keyspace(db: &Db, _letter: u8, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
     db.keyspace_with(name, options)
 }

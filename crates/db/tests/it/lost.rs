@@ -1,4 +1,5 @@
-//! Commits of a log that was damaged before another machine opened it: an opening tells of them.
+//! Reporting of lost commits: a log is damaged before another machine opens it, and opening reports
+//! the commits that are missing.
 
 use alluvium::simulation::{OpenIn as _, Scale};
 use alluvium::{Durability, ErrorKind, Options, WriteBatch};
@@ -72,7 +73,7 @@ fn a_durable_write_that_changes_nothing_keeps_what_came_before_it() {
     let keyspace = db.keyspace("k").unwrap();
     db.sync().unwrap();
     keyspace.put("before", "it").unwrap();
-    // The range ends before it begins: nothing is deleted.
+    // The range ends before it begins, so the delete has no effect.
     let mut batch = WriteBatch::new().durability(Durability::Disk);
     batch.delete_range(&keyspace, "z", Some(&b"a"[..])).unwrap();
     db.write(&batch).unwrap();

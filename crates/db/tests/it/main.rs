@@ -1,4 +1,4 @@
-//! The store from outside.
+//! Integration tests of the store through its public interface.
 
 mod added_tiers;
 mod advice;

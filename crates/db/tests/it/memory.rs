@@ -1,9 +1,9 @@
-//! What a store promises of memory: a process that does nothing else has no more than 1.10 times
-//! the budget and 32 MiB resident, whatever it does.
+//! The store's memory bound: a process that only runs a store stays within 1.10 times the budget
+//! plus 32 MiB resident, for every workload.
 //!
-//! Each kind of work is done by a process of its own, whose peak Linux counts. What is the caller's
-//! comes on top: a batch that it has filled, the values that it hands over.
-//! `ALLUVIUM_MEMORY_FULL=1` does more of everything, with data of four times the budget.
+//! Each workload runs in a separate process, whose peak Linux reports. The caller's memory is added
+//! to the bound: a batch that it fills, the values that it passes. `ALLUVIUM_MEMORY_FULL=1` runs
+//! larger workloads, with data of four times the budget.
 
 use alluvium::simulation::{OpenIn as _, Simulated as _};
 use alluvium::{Db, Error, Keyspace, KeyspaceOptions, MAX_KEY, Options, Snapshot, WriteBatch};
@@ -16,18 +16,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 const MIB: u64 = 1 << 20;
-/// What the process that does one kind of work is told: its name, the budget in MiB, the directory.
+/// The environment variable that tells a child its workload: name, budget in MiB, directory.
 const ROW: &str = "ALLUVIUM_MEMORY_ROW";
 
 const VALUE: [u8; 100] = [7; 100];
 const LONG_VALUE: u64 = 16 * MIB;
-/// Range deletes that a snapshot sees, where little is done and where much is.
+/// Range deletes visible to a snapshot, in the small and in the full run.
 const SEEN: (u64, u64) = (200_000, 300_000);
-/// Writes of the long batch, and about what each takes in it.
+/// Writes of the long batch, and the approximate bytes of each in the batch.
 const BATCH: u64 = 1_000_000;
 const PER_WRITE: u64 = 16 + 62 + 4;
 
-/// One kind of work. Those with the same directory follow one another in one store.
+/// One workload. Workloads with the same directory run one after another on one store.
 struct Row {
     name: &'static str,
     directory: &'static str,
@@ -42,7 +42,7 @@ const fn row(name: &'static str, directory: &'static str, work: fn(&Path, u64) -
     }
 }
 
-/// The rows that the gate measures.
+/// The workloads that the gate measures.
 #[rustfmt::skip]
 const GATE: [&str; 4] = ["load, two threads", "cold open", "get", "16 MiB values, 1 thread"];
 
@@ -87,16 +87,16 @@ const ROWS: &[Row] = &[
     row("recovery", "killed", cold_open),
     row("killed, 16 MiB values", "killed long", be_killed_with_long_values),
     row("recovery, 16 MiB values", "killed long", cold_open),
-    // They cover one another in parts.
+    // The ranges partially overlap.
     row("300,000 range deletes", "ranges", range_deletes),
     row("get after range deletes", "ranges", get),
     row("load after range deletes", "ranges", load),
     row("compact after range deletes", "ranges", compact),
-    // They are disjoint, and nothing lies below them.
+    // The ranges are disjoint, and no records lie below them.
     row("range deletes apart", "apart", range_deletes_apart),
     row("get after those apart", "apart", get),
     row("compact after those apart", "apart", compact),
-    // A snapshot sees what each of them deletes.
+    // A snapshot holds the records that each range deletes.
     row("range deletes, snapshot", "seen", range_deletes_seen),
     row("opening with those seen", "seen", open_seen),
 ];
@@ -105,7 +105,7 @@ fn is_full() -> bool {
     number("ALLUVIUM_MEMORY_FULL", 0) > 0
 }
 
-/// One number where little is done, another where much is.
+/// Returns the first number in the small run, the second in the full run.
 fn much(little: u64, full: u64) -> u64 {
     if is_full() { full } else { little }
 }
@@ -116,12 +116,12 @@ fn open(path: &Path, memory: u64) -> (Db, Keyspace) {
     (db, keyspace)
 }
 
-/// How many records a store has that was loaded.
+/// Returns the number of records in a loaded store.
 fn records(memory: u64) -> u64 {
     much(150_000 + memory / 160, memory / 31)
 }
 
-/// Keys in no order.
+/// Keys in pseudo-random order.
 fn key(number: u64) -> [u8; 24] {
     let mut key = [0; 24];
     key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
@@ -180,7 +180,7 @@ fn scan(path: &Path, memory: u64) -> u64 {
     0
 }
 
-/// All of them are open at once, and go on in turn; one of them goes far.
+/// All iterators are open at once and advance in turn; one of them advances far.
 fn iterators(path: &Path, memory: u64, count: u64) -> u64 {
     let (_db, keyspace) = open(path, memory);
     let begin = |number: u64| (number * (u64::MAX / count)).to_be_bytes();
@@ -238,7 +238,7 @@ fn load_levels(path: &Path, memory: u64) -> u64 {
     0
 }
 
-/// Merges and walks come to keys that are longer than a leaf.
+/// Merges and walks encounter keys longer than a leaf.
 fn long_keys(path: &Path, memory: u64, structure: &str) -> u64 {
     let db = Options::new().memory(memory).open(path).unwrap();
     let keyspace = keyspace_in(&db, structure);
@@ -273,9 +273,9 @@ fn open_long_keys(path: &Path, memory: u64) -> u64 {
     0
 }
 
-/// Each reads, walks, writes and commits transactions.
+/// Each thread reads, walks, writes and commits transactions.
 fn threads(path: &Path, memory: u64) -> u64 {
-    // Otherwise heaps of threads keep what the store has freed.
+    // Otherwise the threads' heaps retain memory that the store has freed.
     alluvium::give_freed_memory_back();
     let (db, keyspace) = open(path, memory);
     std::thread::scope(|scope| {
@@ -330,7 +330,7 @@ fn batch(path: &Path, memory: u64) -> u64 {
         batch.put(&keyspace, &key(number)[..16], [7; 62]).unwrap();
     }
     match db.write(&batch) {
-        // It says so before it has taken memory, and what is half as long may fit.
+        // The error must precede the allocation, and a value of half the length may fit.
         Err(Error::TooLong { most, .. }) => assert!(most as u64 <= memory / 2 + 16 * MIB),
         done => done.unwrap(),
     }
@@ -389,7 +389,7 @@ fn range_deletes(path: &Path, memory: u64) -> u64 {
     0
 }
 
-/// Deletes ranges that do not touch, in no order.
+/// Deletes disjoint ranges in pseudo-random order.
 fn delete_apart(keyspace: &Keyspace, count: u64) {
     for number in 0..count {
         let place = number.wrapping_mul(7919) % count;
@@ -434,13 +434,13 @@ fn open_seen(path: &Path, memory: u64) -> u64 {
     0
 }
 
-/// The most memory that this process has had, in bytes.
+/// Returns the peak resident memory of this process in bytes.
 fn peak() -> u64 {
     machine::memory_of_process("VmHWM").expect("Linux says how much memory a process has had")
 }
 
-/// How much of the program itself, which is that of all tests here, is resident beyond what one has
-/// that only embeds a store.
+/// Returns the resident bytes of the test program beyond those of a program that only embeds a
+/// store. The program contains all tests of this crate.
 fn excess_of_program() -> u64 {
     const PROGRAM: u64 = 8 * MIB;
     machine::memory_of_program()
@@ -448,12 +448,12 @@ fn excess_of_program() -> u64 {
         .saturating_sub(PROGRAM)
 }
 
-/// Tells the parent process the peak, and what of it is the caller's.
+/// Reports the peak and the caller's share of it to the parent process.
 fn tell(own: u64) {
     println!("peak {} {}", peak(), own + excess_of_program());
 }
 
-/// The process that does one kind of work; without its variable it does none.
+/// The process that runs one workload. Without its environment variable the test does nothing.
 #[test]
 fn a_child_does_one_kind_of_work() {
     let Ok(row) = std::env::var(ROW) else { return };
@@ -466,7 +466,7 @@ fn a_child_does_one_kind_of_work() {
     tell(own);
 }
 
-/// Has a process do one kind of work: its peak, and what of it is the caller's, in bytes.
+/// Runs one workload in a child process. Returns its peak and the caller's share of it, in bytes.
 fn measure(row: &Row, memory_mib: u64, directory: &Path) -> (u64, u64) {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "memory::a_child_does_one_kind_of_work", "--nocapture"])
@@ -539,7 +539,7 @@ fn a_batch_that_would_take_too_much_memory_is_refused_before_it_does() {
         }
         batch
     };
-    // Long ones, and many short ones: what a memtable needs for each counts.
+    // Long writes, and many short ones: the memtable's overhead for each write counts.
     for (writes, value) in [(25, MIB), (250_000, 30)] {
         let batch = fill(writes, value);
         let before = db.sequence();
@@ -558,7 +558,7 @@ fn a_batch_that_would_take_too_much_memory_is_refused_before_it_does() {
         keyspace.get(19u64.to_be_bytes()).unwrap().as_deref(),
         Some(&[7; 30][..])
     );
-    // A single value cannot be divided.
+    // A single value cannot be split.
     keyspace.put("long", vec![8; 30 * MIB as usize]).unwrap();
     assert_eq!(keyspace.get("long").unwrap().unwrap().len() as u64, 30 * MIB);
     assert!(keyspace.approximate_len().unwrap() >= 100_000);
@@ -609,7 +609,7 @@ fn long_operands_that_are_not_copied_are_logged_and_applied_like_short_ones() {
         }
     };
     check(&keyspace);
-    // As after a crash: all of it comes out of the log.
+    // As after a crash: recovery replays everything from the log.
     db.abandon();
     drop((keyspace, db));
     let db = open();

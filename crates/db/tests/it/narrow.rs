@@ -1,5 +1,5 @@
-//! A first tier with little space, and writers that are as fast as they can be: what compactions
-//! move to the next tier makes space, so that writers wait for it and are not refused.
+//! A small first tier under writers at full speed: compactions move data to the next tier, so
+//! writers wait for the space and are not refused.
 
 use crate::tiers::{places, small};
 use alluvium::simulation::{OpenIn as _, Scale};
@@ -13,7 +13,7 @@ use alluvium_storage::{Directories, LogOptions};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The least that a first tier may have, and values that are several times as much.
+/// The minimum size of a first tier, and values of several times that size in total.
 const FIRST_BYTES: u64 = 16 << 20;
 const RECORDS: u32 = 8_000;
 
@@ -42,8 +42,8 @@ fn load(structure: &Structure) {
     assert_eq!(db.check().unwrap(), [""; 0], "{structure}");
 }
 
-/// Writers wait for five seconds at most, by the clock: `.ci/campaign` sets `ALLUVIUM_NARROW` and
-/// runs all of it. Otherwise only the structure is loaded that every store has.
+/// Writers wait at most five seconds of wall time. `.ci/campaign` sets `ALLUVIUM_NARROW` and runs
+/// all structures; otherwise only the default structure is loaded.
 #[test]
 fn writers_wait_for_space_that_is_coming() {
     let bundle = HashedForm::Boa {
@@ -63,11 +63,12 @@ fn writers_wait_for_space_that_is_coming() {
     }
 }
 
-/// Bytes of the log of a store whose first file system has an end, and of that file system.
+/// Bytes of the log of a store whose first file system is limited, and the capacity of that file
+/// system.
 const LOG_BYTES: u64 = 2 << 20;
 const CAPACITY: u64 = LOG_BYTES + 300 * UNIT;
 
-/// A store whose first file system has an end, and that file system.
+/// A store whose first file system is limited, and that file system.
 fn limited() -> (SimDirectory, Db) {
     let disk = SimDirectory::new(1);
     disk.set_capacity(CAPACITY);
@@ -86,7 +87,7 @@ fn limited() -> (SimDirectory, Db) {
     (disk, db)
 }
 
-/// Writes records of these numbers, with the work that they make.
+/// Writes records with these numbers and performs the resulting background work.
 fn write(db: &Db, keyspace: &Keyspace, numbers: Range<u32>) {
     for number in numbers {
         let key = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
@@ -114,12 +115,12 @@ fn a_load_has_space_freed_on_a_first_tier_that_is_full() {
     let keyspace = db.keyspace_with("k0", &KeyspaceOptions::new()).unwrap();
     let (rounds, written, loaded) = (40u32, 200, 40);
     for round in 0..rounds {
-        // Writers do what work they must: compactions are due most of the time.
+        // Writers do only urgent work, so compactions are due most of the time.
         for number in round * written..(round + 1) * written {
             let key = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
             keyspace.put(key, vec![number as u8; 4000]).unwrap();
         }
-        // From the second round on there are files that have something to give.
+        // From the second round on, some files have space that can be released.
         if round > 0 {
             disk.set_capacity(disk.used() + UNIT);
         }

@@ -1,5 +1,5 @@
-//! Keyspaces that were made one after the other, in different structures: what is deleted at the
-//! end of one and at the start of the next.
+//! Neighbouring keyspaces in different structures: deletes at the end of one and at the start of
+//! the next.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, WriteBatch};
@@ -11,7 +11,7 @@ const STRUCTURES: [&str; 5] = ["tiered", "levels,k=4", "hashed", "paged", "volat
 /// Records of each keyspace.
 const COUNT: u32 = 60;
 
-/// What a store takes without records: each keyspace has more.
+/// Bytes of a store without records. Each keyspace here has more.
 const EMPTY: u64 = 64 << 10;
 
 /// Ways to delete all of both keyspaces, or the end of the first and the start of the second.
@@ -36,7 +36,7 @@ fn count(keyspace: &Keyspace, structure: &str) -> usize {
     }
 }
 
-/// A store with a keyspace in each structure, all of whose records are in a checkpoint.
+/// A store with one keyspace in each structure. All their records are in a checkpoint.
 fn filled(directory: &Arc<MemoryDirectory>, pair: [&str; 2], value: &[u8]) -> (Db, [Keyspace; 2]) {
     let db = options().workers(0).open_in(directory.clone()).unwrap();
     let keyspaces = [("one", pair[0]), ("two", pair[1])].map(|(name, structure)| {
@@ -52,7 +52,7 @@ fn filled(directory: &Arc<MemoryDirectory>, pair: [&str; 2], value: &[u8]) -> (D
     (db, keyspaces)
 }
 
-/// Deletes, and returns how many records remain in each keyspace; none where it was dropped.
+/// Deletes. Returns the number of records remaining in each keyspace, or `None` if it was dropped.
 fn delete(db: &Db, [one, two]: &[Keyspace; 2], way: &str) -> [Option<usize>; 2] {
     match way {
         "calls" => {
@@ -110,7 +110,7 @@ fn what_is_deleted_on_both_sides_of_a_bound_between_structures_stays_deleted() {
             let remaining = delete(&db, &keyspaces, way);
             let compare = |db: &Db, when: &str| {
                 for (of, name) in ["one", "two"].into_iter().enumerate() {
-                    // What is volatile is gone once the store was closed.
+                    // A volatile keyspace is empty after a reopen.
                     let is_gone = pair[of].starts_with("volatile") && when == "opened";
                     let wanted = remaining[of].map(|count| if is_gone { 0 } else { count });
                     let keyspace = db.existing_keyspace(name).ok();

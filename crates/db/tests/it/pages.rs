@@ -1,4 +1,4 @@
-//! Pages of every size with every compression, and tiny and huge values beside each other.
+//! Pages of every size with every compression, holding both tiny and huge values.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Compression, KeyspaceOptions, Options};
@@ -6,7 +6,7 @@ use alluvium_device::memory::MemoryDirectory;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A value that compresses to some part of itself.
+/// Returns a value that compresses to some fraction of its length.
 fn value(random: &mut fastrand::Rng) -> Vec<u8> {
     let len = match random.u8(..10) {
         0 => 0,
@@ -39,7 +39,8 @@ fn tiny_and_huge_values_come_back_from_pages_of_every_size() {
                 let value = value(&mut random);
                 keyspace.put(&key, &value).unwrap();
                 model.insert(key, value);
-                // A memtable of one value is a run whose only long node is alone in its extent.
+                // A memtable with one value becomes a run whose only long node has an extent to
+                // itself.
                 if step % 8 == 0 {
                     db.checkpoint().unwrap();
                 }

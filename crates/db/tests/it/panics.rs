@@ -1,5 +1,5 @@
-//! Panics at every step: of a device, of a merge operator, of a compaction filter. The store takes
-//! no more changes, says why, and has everything that was acknowledged when it is opened again.
+//! Panics at every step: of a device, a merge operator, a compaction filter. Afterwards the store
+//! refuses changes and reports the reason. When reopened, it has all acknowledged writes.
 
 use alluvium::simulation::{OpenIn as _, Scale};
 use alluvium::{
@@ -19,7 +19,7 @@ use std::sync::{Arc, Once};
 /// Steps of a story.
 const STEPS: usize = 600;
 
-/// What every panic here says.
+/// The message of every panic here.
 const TEXT: &str = "injected by a test";
 
 /// Panics at one of its calls.
@@ -29,7 +29,7 @@ struct Fuse {
 }
 
 impl Fuse {
-    /// A fuse that blows at call `at`, counted from zero; never, if that is negative.
+    /// Returns a fuse that panics at call `at`, counted from zero, or never if `at` is negative.
     fn new(at: i64) -> Fuse {
         Fuse {
             left: Arc::new(AtomicI64::new(if at < 0 { i64::MAX } else { at })),
@@ -44,7 +44,7 @@ impl Fuse {
         self.left.load(Ordering::Relaxed) < 0
     }
 
-    /// How many calls there were of a fuse that never blows.
+    /// Returns the number of calls of a fuse that never panics.
     fn calls(&self) -> i64 {
         i64::MAX - self.left.load(Ordering::Relaxed)
     }
@@ -134,7 +134,7 @@ impl ForwardDevice for FusedFile {
     }
 }
 
-/// Appends, and is what a user's operator may be.
+/// A merge operator that appends, as a user may write it.
 #[derive(Debug)]
 struct Appends(Fuse);
 
@@ -153,7 +153,7 @@ impl MergeOperator for Appends {
     }
 }
 
-/// Keeps everything, and is what a user's filter may be.
+/// A compaction filter that keeps everything, as a user may write it.
 #[derive(Debug)]
 struct Keeps(Fuse);
 
@@ -164,7 +164,7 @@ impl CompactionFilter for Keeps {
     }
 }
 
-/// What may panic, and when.
+/// The fuses of each component that may panic.
 struct Fuses {
     device: Fuse,
     operator: Fuse,
@@ -243,7 +243,7 @@ impl Step {
         match random.u8(..100) {
             0..50 => Step::Put(space, key(random), value),
             50..75 => {
-                // Few keys, so that operands meet.
+                // Few keys, so that several operands apply to the same key.
                 let key = format!("{:03}", random.u32(..8)).into_bytes();
                 Step::Merge(key, value[..value.len() / 8].to_vec())
             }
@@ -288,7 +288,7 @@ impl Step {
     }
 }
 
-/// Runs it, and tells a panic from an error.
+/// Runs it and separates a panic from an error.
 fn survive<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
@@ -301,8 +301,8 @@ fn contents(spaces: &[Keyspace; 2]) -> Model {
     })
 }
 
-/// A store is written to until something panics, or to the end; then it is opened again. Returns
-/// what did not panic, with its calls.
+/// Writes to a store until something panics, or to the end, and reopens it. Returns the fuses that
+/// did not panic, with their calls.
 fn story(seed: u64, steps: usize, workers: usize, which: usize, at: i64) -> Fuses {
     silence();
     let name = format!("seed {seed}, {workers} workers, fuse {which} at {at}");
@@ -339,7 +339,7 @@ fn story(seed: u64, steps: usize, workers: usize, which: usize, at: i64) -> Fuse
             }
             if failed {
                 assert!(fuses.has_blown(), "{name}");
-                // It is in the log, or it is not.
+                // The write may or may not be in the log.
                 models = vec![model.clone(), model];
                 step.apply(&mut models[1]);
                 break;
@@ -371,8 +371,8 @@ fn story(seed: u64, steps: usize, workers: usize, which: usize, at: i64) -> Fuse
     fuses
 }
 
-/// Writes are refused and say why; what is read is right, or an error, or a panic of the operator's
-/// own; closing fails.
+/// Writes are refused and report the reason. Reads return correct data, an error, or the operator's
+/// panic. Closing fails.
 fn after_failure(
     name: &str,
     fuses: &Fuses,
@@ -381,7 +381,7 @@ fn after_failure(
     models: &[Model],
     reads_may_panic: bool,
 ) {
-    // A read that panicked in its own thread has done nothing to the store.
+    // A read that panicked in the caller's thread does not affect the store.
     let refused = survive(|| spaces[1].put("new", "value")).expect("a refusal is no panic");
     let error = refused.expect_err(name).to_string();
     assert!(error.contains("panicked"), "{name}: {error}");
@@ -403,17 +403,17 @@ fn after_failure(
     assert!(fuses.has_blown());
 }
 
-/// How often the story is told with a panic somewhere, for each that may panic; in the gate, an
-/// eighth as often.
+/// Number of stories with a panic for each component that may panic; the gate runs an eighth.
 const RUNS: i64 = 700;
 
-/// Tells stories with a panic of one kind at every call, of several seeds, about so often.
+/// Runs stories with a panic of one kind at every call, over several seeds, up to about this
+/// number.
 fn tell(which: usize, least_calls: i64) {
     let (mut told, runs) = (0, effort(RUNS / 8, RUNS));
     for seed in 0.. {
         let calls = story(seed, STEPS, 0, which, -1).each()[which].calls();
         assert!(calls >= least_calls, "fuse {which}: {calls} calls");
-        // Half of the runs in each of two seeds, at least.
+        // At least half of the runs in each of two seeds.
         let step = (2 * calls / runs).max(1);
         for at in (0..calls).step_by(step as usize) {
             let fuses = story(seed, STEPS, 0, which, at);

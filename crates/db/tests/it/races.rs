@@ -1,5 +1,5 @@
-//! What several threads do at once: keyspaces that are dropped beside writes, and conditional
-//! writes judged as one history.
+//! Concurrent operations: keyspaces dropped during writes, and conditional writes checked for
+//! linearizability.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Error, Keyspace, KeyspaceOptions, Options, WriteBatch};
@@ -13,8 +13,8 @@ fn small() -> Db {
     options.open_in(Arc::new(MemoryDirectory::new())).unwrap()
 }
 
-/// The records of the tree once it was compacted: until that finds nothing more to do, for the
-/// background compacts beside it.
+/// Returns the number of records in the tree after compaction. Compacts until the count is stable,
+/// because the background compacts concurrently.
 fn records(db: &Db) -> u64 {
     let mut before = u64::MAX;
     loop {
@@ -41,7 +41,7 @@ fn counted(db: &Db) -> u64 {
     records
 }
 
-/// Those of the catalog: one a keyspace, and the number of the next.
+/// Records of the catalog: one per keyspace, and the next number.
 fn of_catalog(db: &Db) -> u64 {
     db.keyspaces().len() as u64 + 1
 }
@@ -70,7 +70,7 @@ fn a_batch_that_was_filled_before_its_keyspace_was_dropped_is_refused_as_a_whole
             matches!(db.write(&batch), Err(Error::KeyspaceDropped { name }) if name == "goes"),
             "fill {number}"
         );
-        // Nor does it go into a keyspace that has the name now.
+        // The batch must not write to the new keyspace with the same name either.
         let again = db.keyspace_with("goes", &options).unwrap();
         assert!(matches!(db.write(&batch), Err(Error::KeyspaceDropped { .. })));
         assert_eq!(again.get("key").unwrap(), None);
@@ -88,7 +88,7 @@ fn a_batch_that_was_filled_before_its_keyspace_was_dropped_is_refused_as_a_whole
     assert_eq!(records(&db), of_catalog(&db));
 }
 
-/// A key that drops its keyspace when it is asked for: between two steps of a call.
+/// A key that drops its keyspace when it is read, between two steps of a call.
 struct Trap<'a>(&'a Db);
 
 impl AsRef<[u8]> for Trap<'_> {
@@ -98,7 +98,7 @@ impl AsRef<[u8]> for Trap<'_> {
     }
 }
 
-/// A write through a keyspace that is dropped in its midst.
+/// A write through a keyspace that is dropped in the middle of it.
 type Write = fn(&Keyspace, Trap<'_>) -> Result<(), Error>;
 
 #[test]
@@ -180,7 +180,7 @@ fn nothing_that_was_written_beside_a_drop_is_left() {
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
 }
 
-/// One call on the register that a key is.
+/// One call on a register. Each key is a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Write(Option<u32>),
@@ -192,7 +192,7 @@ enum Act {
     Read(Option<u32>),
 }
 
-/// A call with the moments between which it took effect.
+/// A call with the interval in which it took effect.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     act: Act,
@@ -201,7 +201,7 @@ struct Call {
 }
 
 impl Act {
-    /// The state after it, if it may happen in this one.
+    /// Returns the state after the call, if the call is possible in this state.
     fn after(self, state: Option<u32>) -> Option<Option<u32>> {
         match self {
             Act::Write(value) => Some(value),
@@ -215,9 +215,9 @@ impl Act {
     }
 }
 
-/// Whether the calls, some of which are done, can follow one another: each at a moment of its own,
-/// from this state on (Wing and Gong, *Testing
-/// and verifying concurrent objects*, 1993, with what was tried remembered).
+/// Returns whether the calls, some of which are done, are linearizable: they can be ordered from
+/// this state on, each taking effect at one moment (Wing and Gong, *Testing and verifying
+/// concurrent objects*, 1993, with memoization).
 fn is_linear(calls: &[Call], done: u64, state: Option<u32>, tried: &mut HashSet<(u64, Option<u32>)>) -> bool {
     if done.count_ones() as usize == calls.len() {
         return true;
@@ -250,7 +250,7 @@ fn the_judge_of_histories_knows_right_from_wrong() {
         call(Act::Read(Some(1)), 1, 2),
         call(Act::Read(None), 3, 4)
     ]));
-    // A refusal that speaks of a value which is not seen afterwards.
+    // A refusal reports a value that is not visible afterwards.
     let lock = call(swap(None, Some(1), true), 0, 9);
     assert!(!judge(&[
         lock,
@@ -277,7 +277,7 @@ fn the_judge_of_histories_knows_right_from_wrong() {
     ));
 }
 
-/// What a thread does in a round, on a key of that round.
+/// Performs the calls of a thread in a round, on the key of that round.
 fn calls(
     keyspace: &Keyspace,
     key: &[u8],
@@ -364,7 +364,7 @@ fn reads_writes_and_conditional_writes_of_several_threads_take_effect_one_after_
         }
     };
     std::thread::scope(|scope| {
-        // Commits behind a long one wait until they are seen.
+        // Commits after a long one wait until they are visible.
         scope.spawn(|| {
             let long = vec![7; 6 << 20];
             while !is_over.load(Ordering::Relaxed) {

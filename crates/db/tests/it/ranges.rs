@@ -1,7 +1,7 @@
-//! Thousands of range deletes that overlap: a log that is trimmed from its start, a history that is
-//! cut off, batches of them.
+//! Thousands of overlapping range deletes: a log trimmed from its start, a history that is
+//! truncated, batches of range deletes.
 //!
-//! `ALLUVIUM_RANGE_DELETES` is how often the log is trimmed, 20,000 times otherwise.
+//! `ALLUVIUM_RANGE_DELETES` sets the number of trims; the default is 20,000.
 
 use alluvium::simulation::{OpenIn as _, Simulated as _};
 use alluvium::{Db, KeyspaceOptions, OpenMode, Options, WriteBatch};
@@ -83,7 +83,7 @@ fn range_deletes_are_left_out_where_the_tree_has_nothing_and_only_there() {
     assert!(grown < 64 << 10, "{grown} bytes for deletes of nothing");
     let tree = db.stats().memory.tree;
     assert!(tree < 64 << 10, "{tree} bytes of memory");
-    // What lies in a run is deleted, and what a snapshot saw before stays for it.
+    // Records in a run are deleted. The versions visible to an earlier snapshot remain.
     for number in 0..COUNT {
         keyspace.put(key(10 * number), b"x").unwrap();
         keyspace.put(key(10 * number + 7), b"y").unwrap();
@@ -95,7 +95,7 @@ fn range_deletes_are_left_out_where_the_tree_has_nothing_and_only_there() {
     assert_eq!(keyspace.iter().count() as u32, COUNT);
     assert_eq!(snapshot.iter(&keyspace).count() as u32, 2 * COUNT);
     drop(snapshot);
-    // In one memtable with what they delete, and with what comes after them.
+    // Range deletes share a memtable with the records that they delete and with later ones.
     for number in 2 * COUNT..3 * COUNT {
         keyspace.put(key(10 * number), b"old").unwrap();
     }

@@ -1,4 +1,4 @@
-//! The record cache: what is read from it is what is there.
+//! The record cache returns only current records.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, WriteBatch};
@@ -14,14 +14,14 @@ fn store() -> Db {
     options.open_in(Arc::new(MemoryDirectory::new())).unwrap()
 }
 
-/// A key's history: commit n puts n, or deletes when five divides n. A reader can say between which
-/// commits it read.
+/// The history of each key: commit n puts n, or deletes if five divides n. A reader can therefore
+/// determine the commits between which it read.
 struct Histories {
     begun: Vec<AtomicU64>,
     done: Vec<AtomicU64>,
 }
 
-/// Keys of one writer.
+/// Number of keys of one writer.
 const OWN: usize = 300;
 const WRITERS: usize = 2;
 
@@ -34,7 +34,7 @@ impl Histories {
         }
     }
 
-    /// Brings keys to commit n, by `commit`.
+    /// Advances keys to commit n by calling `commit`.
     fn advance(&self, keys: std::ops::Range<usize>, n: u64, commit: impl FnOnce()) {
         keys.clone()
             .for_each(|key| self.begun[key].store(n, Ordering::SeqCst));
@@ -65,7 +65,7 @@ fn name(key: usize) -> String {
     format!("key {key:04}")
 }
 
-/// Puts, deletes and range deletes among the writer's own keys.
+/// Puts, deletes and deletes ranges among the writer's keys.
 fn write(keyspace: &Keyspace, histories: &Histories, writer: usize, enough: &AtomicBool) {
     let mut random = fastrand::Rng::with_seed(writer as u64);
     let own = writer * OWN..(writer + 1) * OWN;
@@ -84,8 +84,7 @@ fn write(keyspace: &Keyspace, histories: &Histories, writer: usize, enough: &Ato
             });
             continue;
         }
-        // Some more often than others, so that there are keys that no memtable has, and keys that
-        // several have.
+        // Some keys are written more often, so that some are in no memtable and others in several.
         let key = own.start + random.usize(0..OWN) * random.usize(0..OWN) / OWN;
         histories.advance(key..key + 1, at, || {
             if at.is_multiple_of(5) {
@@ -131,7 +130,7 @@ fn readers_see_what_was_written_while_memtables_become_tree() {
                 scope.spawn(move || write(keyspace, histories, writer, enough))
             })
             .collect();
-        // Most reads go past empty memtables.
+        // Most reads find the memtables empty.
         while writers.iter().any(|writer| !writer.is_finished()) {
             db.checkpoint().unwrap();
             enough.store(db.stats().records.hits >= 1000, Ordering::Relaxed);
@@ -163,7 +162,7 @@ fn pairs_are_seen_together_and_sums_whole_while_memtables_become_tree() {
             db.write(&batch).unwrap();
             done.store(n, Ordering::SeqCst);
             if n % 20 == 0 {
-                // Now and then no memtable has the keys, and readers come by.
+                // Checkpoints empty the memtables at intervals, and readers run in between.
                 db.checkpoint().unwrap();
                 let least = reads.load(Ordering::Relaxed) + 4;
                 for _ in 0..10_000 {
@@ -272,12 +271,12 @@ fn what_fits_into_memory_is_read_from_nowhere_however_often_it_is_rewritten() {
         .unwrap();
     let keyspace = db.keyspace("k").unwrap();
     let mut reads = Vec::new();
-    // Who looks whether all of it fits does so now and then.
+    // The check whether all records fit runs at intervals.
     for round in 0..=u8::MAX {
         for key in 0..KEYS {
             keyspace.put(key.to_be_bytes(), [round; 100]).unwrap();
         }
-        // So that what is alive always fits, at every look.
+        // After a compaction, live data fits at every check.
         db.compact().unwrap();
         if round % 10 != 9 {
             continue;
@@ -290,7 +289,7 @@ fn what_fits_into_memory_is_read_from_nowhere_however_often_it_is_rewritten() {
             );
         }
         reads.push(directory.counters().snapshot().of(Purpose::Lookup).reads - before);
-        // More than what the cache holds has been written by then.
+        // By then, more data has been written than the cache holds.
         if round > 50 && reads.ends_with(&[0, 0]) {
             return;
         }

@@ -1,4 +1,4 @@
-//! What a store refuses, and what it says then.
+//! Refused requests and their error messages.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{
@@ -13,7 +13,7 @@ fn small() -> Options {
     Options::new().memory(16 << 20)
 }
 
-/// Has nothing against any value.
+/// Accepts every value.
 #[derive(Debug)]
 struct KeepsAll;
 
@@ -23,7 +23,7 @@ impl CompactionFilter for KeepsAll {
     }
 }
 
-/// A put or a delete ends what a refused value has begun.
+/// A put or a delete makes a key with a refused value usable again.
 fn mend(sums: &Keyspace) {
     let one = 1i64.to_le_bytes();
     sums.put("b", 40i64.to_le_bytes()).unwrap();
@@ -58,7 +58,8 @@ fn a_value_that_a_merge_operator_refuses_is_told_of_and_kept() {
         );
         sums.merge(key, one).unwrap();
     }
-    // In the memtable, in the tree, folded by compactions, and with operands on both sides.
+    // In the memtable, in the tree, folded by compactions, and with operands both in the tree and
+    // above.
     for turn in 0..4 {
         let error = sums.get("b").unwrap_err();
         assert!(
@@ -190,12 +191,12 @@ fn the_name_of_an_operator_or_filter_that_is_not_registered_is_refused() {
     }
 }
 
-/// A directory, with those above it.
+/// Creates a directory and its parents.
 fn made(path: impl AsRef<std::path::Path>) -> FileDirectory {
     FileDirectory::create(path).unwrap()
 }
 
-/// A file in a directory, which is made if it is not there.
+/// Creates a file in a directory, which is created if it is missing.
 fn file_in(path: &std::path::Path, name: &str) {
     made(path).create(name, FileOptions::BUFFERED).unwrap();
 }
@@ -248,7 +249,7 @@ fn a_store_does_not_settle_where_something_else_is() {
             .to_string()
             .contains("notes")
     );
-    // Empty, missing, or as a file system is made.
+    // The directory is empty, missing, or as a new file system leaves it.
     let empty = place.path().join("empty");
     made(&empty);
     drop(small().open(&empty).unwrap());
@@ -257,7 +258,7 @@ fn a_store_does_not_settle_where_something_else_is() {
     let volume = place.path().join("volume");
     made(volume.join("lost+found"));
     drop(small().open(&volume).unwrap());
-    // What others put beside a store later does not keep it from opening.
+    // Foreign files added to a store later do not prevent it from opening.
     file_in(&empty, "README");
     drop(small().open(&empty).unwrap());
 }

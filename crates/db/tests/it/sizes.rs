@@ -1,4 +1,4 @@
-//! About how much there is of a keyspace.
+//! Approximate sizes of a keyspace.
 
 use alluvium::Options;
 use alluvium::simulation::OpenIn as _;

@@ -1,4 +1,4 @@
-//! Transactions whose writes go to disk before they are committed.
+//! Transactions whose writes spill to disk before the commit.
 
 use crate::transactions::kinds;
 use alluvium::{
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keyspaces of a store, of which the second appends and is kept in a structure.
+/// Two keyspaces of a store. The second has an append operator and the given structure.
 fn keyspaces_in(db: &Db, structure: &str) -> [Keyspace; 2] {
     let structure = structure.parse().unwrap();
     let append = KeyspaceOptions::new().merge_operator("append");
@@ -21,7 +21,7 @@ fn keyspaces_in(db: &Db, structure: &str) -> [Keyspace; 2] {
     ]
 }
 
-/// Returns whether a keyspace has its keys in order.
+/// Returns whether the keys of a keyspace are ordered.
 fn is_ordered(keyspace: &Keyspace) -> bool {
     !matches!(keyspace.options().structure, Structure::Hashed(_))
 }
@@ -36,7 +36,7 @@ fn store() -> (Db, [Keyspace; 2]) {
     (db, keyspaces)
 }
 
-/// A transaction beside what it must see.
+/// A transaction with the view that it must see.
 struct Run<'k> {
     random: fastrand::Rng,
     keyspaces: &'k [Keyspace; 2],
@@ -141,7 +141,7 @@ impl Run<'_> {
         }
     }
 
-    /// Walks over a range, each step from an end that is drawn.
+    /// Walks over a range. Each step is taken from a random end.
     fn walk(&mut self) {
         let at = self.random.usize(..2);
         let mut ends = [self.key(), self.key()];
@@ -214,16 +214,16 @@ const STRUCTURES: [&str; 8] = [
     "volatile,bytes=1M",
 ];
 
-/// What a transaction does, and between which of it it spills.
+/// The steps of a transaction and the positions at which it spills.
 struct Steps<'t> {
     transaction: &'t mut Transaction,
     filler: &'t Keyspace,
-    /// A bit for each place at which it may spill.
+    /// One bit for each position at which it may spill.
     spills: u32,
 }
 
 impl Steps<'_> {
-    /// Spills what was written so far, or does not.
+    /// Spills the writes so far if the next bit is set.
     fn pause(&mut self) {
         let is_due = self.spills & 1 == 1;
         self.spills >>= 1;
@@ -234,7 +234,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Deletes all keys of a keyspace with a range, and merges and puts above it.
+    /// Deletes all keys of a keyspace with a range, then merges and puts.
     fn delete_all_and_write(&mut self, keyspace: &Keyspace) {
         self.transaction.delete_range(keyspace, "", None).unwrap();
         self.pause();
@@ -272,7 +272,7 @@ fn a_spilled_transaction_reads_nothing_below_a_range_that_it_has_deleted() {
     }
 }
 
-/// Spills one more operand after a savepoint, and takes it back.
+/// Spills one more operand after a savepoint and rolls back to it.
 fn merge_and_roll_back(transaction: &mut Transaction, keyspace: &Keyspace, filler: &Keyspace, case: &str) {
     let savepoint = transaction.savepoint();
     transaction.merge(keyspace, "merged", "z").unwrap();
@@ -344,7 +344,7 @@ fn below_a_deleted_range(db: &Db, keyspace: &Keyspace, filler: &Keyspace, spills
     assert_eq!(collect(committed), expected, "{case}");
 }
 
-/// Runs transactions over keyspaces of which one is kept in a structure.
+/// Runs transactions over keyspaces, one of which has this structure.
 fn run_all(structure: &str, seeds: u64) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
@@ -400,7 +400,7 @@ fn run_all(structure: &str, seeds: u64) {
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
 }
 
-/// Begins a transaction that has spilled a hundred keys with even numbers.
+/// Begins a transaction that has spilled a hundred even-numbered keys.
 fn spilled(db: &Db, keyspace: &Keyspace, options: TransactionOptions) -> Transaction {
     let mut transaction = db.begin_with(&options.memory(500));
     for number in (0..200u8).step_by(2) {
@@ -425,7 +425,7 @@ fn of_two_that_write_a_spilled_key_under_snapshot_isolation_the_first_wins() {
             db.checkpoint().unwrap();
         }
         passes.commit().unwrap();
-        // What the other has attached is met.
+        // The conflict with the other transaction's attached runs is detected.
         let error = meets.commit().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         let blind = spilled(&db, &plain, TransactionOptions::new());

@@ -1,4 +1,4 @@
-//! What the store tells of itself.
+//! Statistics of the store.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Background, Durability, Nature, Options, Unit, WriteBatch};

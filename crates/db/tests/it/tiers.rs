@@ -1,4 +1,4 @@
-//! Stores of several directories: how they are found, what is refused, where data goes.
+//! Stores in several directories: discovery, refusals and data placement.
 
 use alluvium::simulation::{OpenIn as _, Scale};
 use alluvium::{
@@ -20,7 +20,7 @@ pub(crate) fn small() -> Options {
     Options::new().memory(16 << 20).workers(0)
 }
 
-/// Directories that are not there yet: of a first tier, and of some more.
+/// Directories that do not exist yet: one for the first tier and three for others.
 pub(crate) fn places() -> (TempDir, [PathBuf; 4]) {
     let place = tempfile::tempdir().unwrap();
     let paths = ["fast", "one", "two", "three"].map(|name| place.path().join(name));
@@ -46,7 +46,7 @@ pub(crate) fn fill(db: &Db) -> Keyspace {
     keyspace
 }
 
-/// Creates a store with these tiers, of which the last ones have data, and closes it.
+/// Creates a store with these tiers, the last ones holding data, and closes it.
 pub(crate) fn create(first: &Path, tiers: &[&PathBuf]) {
     let db = with(tiers).open(first).unwrap();
     fill(&db);
@@ -154,7 +154,7 @@ fn a_directory_of_another_store_and_one_of_none_are_refused_by_name() {
         text.contains("1 tiers beside its first directory, and 2 are given"),
         "{text}"
     );
-    // One of another store is not taken for a new one either.
+    // A tier of another store is not accepted as a new one either.
     let text = refusal(&with(&[&one]), &empty.with_extension("new"));
     assert!(text.contains("it holds a tier of a store"), "{text}");
     is_whole(&small().open(&fast).unwrap());
@@ -240,13 +240,13 @@ fn a_flipped_bit_on_a_further_tier_is_found_by_a_check() {
     );
 }
 
-/// Units of a first tier with little space.
+/// Size in units of a small first tier.
 const FAST_UNITS: u64 = 160;
 
-/// Records of 4,000 bytes that are nearly twice what it holds.
+/// Number of records of 4,000 bytes; in total nearly twice the first tier.
 const RECORDS: u32 = 9000;
 
-/// A store in memory whose first tier has little space, and whose second has a limit, too.
+/// A store in memory with a small first tier and a limited second one.
 fn narrow(units: u64) -> Db {
     let limits = TierLimits {
         max_bytes: Some(units * UNIT),
@@ -261,7 +261,7 @@ fn narrow(units: u64) -> Db {
         max_reserve: 8 * UNIT,
         ..ExtentOptions::default()
     };
-    // Runs so long that an extent is no large part of one.
+    // Runs are long enough that an extent is a small part of one.
     let mut scale = Scale::small(26, 1 << 20, 4 << 20);
     scale.log = LogOptions::with_limit(4 << 20);
     scale.extents = extents.with_tier(1, limits);
@@ -270,7 +270,7 @@ fn narrow(units: u64) -> Db {
     small().simulated(scale, || 1000).open_in(directories).unwrap()
 }
 
-/// How many kinds of keyspaces there are: the tree, levels, and each form of hashed ones.
+/// Number of keyspace kinds: the tree, levels, and each form of hashed ones.
 const KINDS: usize = 4;
 
 fn kind(db: &Db, number: usize) -> Keyspace {
@@ -328,7 +328,7 @@ fn full_and_back(kind_number: usize) {
     });
     let (count, error) = full.unwrap();
     assert_eq!(error.kind(), ErrorKind::Full, "{error}");
-    // In a store as small as this, extents of a bundle of arrays that are not full take most of it.
+    // In a store this small, partially filled extents of a bundle of arrays occupy most of it.
     let parts = if kind_number < 3 { 2 } else { 4 };
     assert!(
         u64::from(count) * 4000 > 2 * FAST_UNITS * UNIT / parts,
@@ -338,9 +338,10 @@ fn full_and_back(kind_number: usize) {
         keyspace.delete(key(number)).unwrap();
     }
     db.compact().unwrap();
-    // Hash stores take space until all parts have them, and each part has extents of its own.
+    // A record in a hash store occupies space until all parts have merged it, and each part has
+    // separate extents.
     let again = if kind_number < 2 { count / 2 } else { count / 4 };
-    // What died is freed once no reader can see it.
+    // Dead data is freed once no reader can see it.
     while db.work().unwrap() {}
     for number in 0..again {
         keyspace.put(key(number), vec![1; 4000]).unwrap();
@@ -372,7 +373,7 @@ fn a_tier_is_drained_and_takes_nothing_until_it_is_used_again() {
     assert!(live(&db)[2] > 2 * 500 * 2000, "{:?}", live(&db));
     is_whole(&db);
     db.close().unwrap();
-    // It can be moved now, and is still drained.
+    // The directory can be moved now, and the tier is still drained.
     let moved = Command::new("mv").args([&one, &three]).status().unwrap();
     assert!(moved.success());
     let db = with(&[&three]).open(&fast).unwrap();
@@ -390,7 +391,7 @@ fn where_the_others_have_no_space_a_tier_is_not_drained_and_nothing_is_lost() {
     let (_place, [fast, one, ..]) = places();
     create(&fast, &[&one]);
     let db = small().fast_bytes(0).max_bytes(1 << 20).open(&fast).unwrap();
-    // Either it is found out before, or a compaction finds none.
+    // The lack of space is detected in advance or by a compaction.
     let kind = db.drain_tier(&one).unwrap_err().kind();
     assert!(
         [ErrorKind::InvalidArgument, ErrorKind::Full].contains(&kind),
@@ -420,7 +421,7 @@ fn what_shrank_comes_back_to_the_faster_tier() {
     assert!(live(1) > 4000 * 300, "{}", live(1));
     keyspace.delete_range(100u32.to_be_bytes(), None).unwrap();
     db.compact().unwrap();
-    // The catalog was rewritten before, when there was more.
+    // The last rewrite of the catalog was when it had more entries.
     assert!(live(1) <= 8192, "what is left fits the first tier: {}", live(1));
     assert_eq!(keyspace.iter().count(), 100);
     assert_eq!(db.check().unwrap(), [""; 0]);

@@ -1,4 +1,4 @@
-//! What a transaction reads, writes and takes back, alone and beside others.
+//! Reads, writes and rollbacks of transactions, alone and with concurrent ones.
 
 mod locking;
 mod waiting;
@@ -9,7 +9,7 @@ use alluvium::{
 };
 use std::time::{Duration, SystemTime};
 
-/// Each level with each mechanism. Locks are not waited for.
+/// Each isolation level with each mechanism. Locks do not wait.
 pub(crate) fn kinds() -> [TransactionOptions; 4] {
     let of = |isolation, concurrency| {
         TransactionOptions::new()
@@ -349,7 +349,7 @@ fn of_two_that_write_the_same_key_under_snapshot_isolation_the_first_wins() {
             db.checkpoint().unwrap();
         }
         assert_eq!(other.commit().unwrap_err().kind(), ErrorKind::Conflict);
-        // What was only read is no conflict.
+        // Under snapshot isolation, a read causes no conflict.
         let (mut one, mut other) = (db.begin_with(&snapshot), db.begin_with(&snapshot));
         other.get(&seas, "x").unwrap();
         other.put(&seas, "y", "2").unwrap();
@@ -386,7 +386,7 @@ fn a_limit_says_which_it_is_and_leaves_the_transaction_as_it_was() {
     assert!(own.get(&seas, "b").unwrap().is_none());
     own.commit().unwrap();
 
-    // Neighbouring keys become ranges, and those are limited.
+    // Neighbouring keys are tracked as ranges, whose number is limited.
     let own = db.begin_with(&TransactionOptions::new().max_tracked(4));
     let keys: Vec<String> = (0..200).map(|key| format!("{key:03}")).collect();
     let failed = keys.iter().find_map(|key| own.get(&seas, key).err());
@@ -498,7 +498,7 @@ fn a_commit_whose_future_is_dropped_takes_effect_as_a_whole_or_not_and_ends() {
             let _ = commit.as_mut().poll(&mut context);
         }
         drop(commit);
-        // A write behind it is done, and so is it.
+        // A later write has committed, so this one has committed as well.
         pollster::block_on(rivers.put_async("last", "")).unwrap();
         assert!(db.transactions().is_empty(), "polled: {is_polled}");
         let there = ["Elbe", "Oder"].map(|name| rivers.contains(name).unwrap());

@@ -1,5 +1,5 @@
-//! Keyspaces and named snapshots of which a change has failed, or was not acknowledged: all of it
-//! or nothing, now and after an opening.
+//! Changes to keyspaces and named snapshots that failed or were not acknowledged: they apply
+//! completely or not at all, now and after a reopen.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Durability, Error, Options, WriteBatch};
@@ -31,7 +31,7 @@ fn opened(machine: &SimDirectory, survival: Survival) -> Db {
     options().open_existing_in(Arc::new(image)).unwrap()
 }
 
-/// Either the keyspace is gone and its name free, or all of it is there.
+/// Either the keyspace is gone and its name is free, or all of its records are present.
 fn all_or_nothing(db: &Db) {
     match db.existing_keyspace("rivers") {
         Ok(keyspace) => {
@@ -58,11 +58,11 @@ fn a_drop_that_fails_leaves_all_of_the_keyspace_or_nothing() {
             let dropped = db.drop_keyspace("rivers");
             machine.clear_faults();
             if dropped.is_ok() {
-                // Into a mapping nothing is written that could fail.
+                // Writes to a mapping cannot fail.
                 assert_eq!(operation, Operation::Write);
                 continue;
             }
-            // It is listed, and its holders are not told that it was dropped.
+            // The keyspace is listed, and its handles do not report that it was dropped.
             assert_eq!(db.keyspaces(), ["rivers"]);
             WriteBatch::new().put(&keyspace, "20", "new").unwrap();
             let written = keyspace.put("20", "new");
@@ -97,7 +97,7 @@ fn a_drop_that_was_killed_is_whole_or_was_not() {
     }
 }
 
-/// A named snapshot has all that it had, or there is none: then nothing is held for it.
+/// A named snapshot has its full contents, or does not exist and holds no data.
 fn whole_or_none(db: &Db, name: &str) -> bool {
     let keyspace = db.existing_keyspace("rivers").unwrap();
     for number in 0..20 {
@@ -126,7 +126,7 @@ fn whole_or_none(db: &Db, name: &str) -> bool {
 
 #[test]
 fn a_named_snapshot_that_was_acknowledged_survives_and_one_that_failed_leaves_nothing_behind() {
-    // Acknowledged.
+    // The creation was acknowledged.
     let (machine, db) = created(4);
     drop(db.create_snapshot("monday").unwrap());
     for survival in SURVIVALS {
@@ -143,7 +143,8 @@ fn a_named_snapshot_that_was_acknowledged_survives_and_one_that_failed_leaves_no
         assert!(db.create_snapshot("monday").is_err());
         machine.clear_faults();
         assert_eq!((db.snapshots(), db.stats().snapshots), (Vec::new(), 0));
-        // Nothing that it would need is folded in this life, for the name may be in the log.
+        // Versions that the snapshot needs are not discarded before a reopen, because the name may
+        // be in the log.
         let keyspace = db.existing_keyspace("rivers").unwrap();
         if keyspace.put("00", "old").is_ok() {
             assert!(!whole_or_none(&db, "monday"));

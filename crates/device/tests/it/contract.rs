@@ -70,7 +70,7 @@ suite! {
     large_transfers_arrive_whole
 }
 
-// What an overlay does not do: count what reaches no device, map.
+// Overlays support neither counting of operations that reach no device, nor mapping.
 suite!(@place overlay_direct, Place::overlay(Caching::Direct),
     what_is_written_is_read outcomes_come_in_the_order_of_their_requests
     an_empty_batch_is_complete_at_once a_grown_file_reads_as_zeros
@@ -89,7 +89,7 @@ suite!(@place overlay_direct, Place::overlay(Caching::Direct),
 
 pub(crate) const OTHER: Purpose = Purpose::Other;
 
-/// A file of `blocks` blocks, each filled with its own pattern.
+/// Creates a file of `blocks` blocks, each filled with a distinct pattern.
 pub(crate) fn filled(place: &Place, name: &str, blocks: u64) -> Arc<dyn Device> {
     let file = place.directory.create(name, place.options).unwrap();
     file.grow(blocks * 512).unwrap();
@@ -101,7 +101,7 @@ pub(crate) fn filled(place: &Place, name: &str, blocks: u64) -> Arc<dyn Device> 
     file
 }
 
-/// A block whose bytes tell its number.
+/// A block whose bytes identify its number.
 pub(crate) fn block(number: u64) -> Buffer {
     let mut buffer = Buffer::zeroed(512);
     for (at, byte) in buffer.iter_mut().enumerate() {
@@ -256,7 +256,7 @@ fn a_hole_reads_as_zeros_and_keeps_the_length(place: &Place) {
             assert_block(number as u64, bytes);
         }
     }
-    // Past the end, and nothing at all.
+    // Beyond the end, and an empty range.
     file.punch_hole(60 * 512..1 << 30).unwrap();
     file.punch_hole(1 << 30..2 << 30).unwrap();
     file.punch_hole(0..0).unwrap();
@@ -278,7 +278,7 @@ fn an_allocated_range_keeps_what_it_holds(place: &Place) {
 
 fn a_misaligned_direct_request_panics(place: &Place) {
     if place.options.caching == Caching::Buffered {
-        // Nothing is misaligned there: bytes are bytes.
+        // Buffered files have no alignment requirement.
         let file = filled(place, "f", 2);
         let read = file.read_at(100, 512, OTHER).unwrap();
         assert_eq!(read[..412], file.read_at(0, 512, OTHER).unwrap()[100..]);
@@ -308,7 +308,7 @@ fn a_dropped_ticket_leaves_its_writes_on_their_way(place: &Place) {
             batch.write(number * 512, block(number + 64 + round), OTHER);
         }
         drop(file.submit(batch));
-        // Reads whose tickets are dropped: their memory must not be freed under the device.
+        // Reads whose tickets are dropped: their memory must not be freed while the device uses it.
         drop(file.submit(reads(0..64)));
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -385,7 +385,7 @@ fn a_ticket_may_be_waited_for_by_another_thread(place: &Place) {
                     &outcomes.into_iter().next().unwrap().into_buffer().unwrap(),
                 );
             });
-            // Meanwhile this thread uses the same queue.
+            // This thread uses the same queue concurrently.
             assert_block(5, &file.run(reads([5, 6])).unwrap()[0]);
             waiting.join().unwrap();
         }
@@ -526,7 +526,8 @@ fn the_boot_and_the_space_are_told(place: &Place) {
     assert!(!place.directory.describe().is_empty());
 }
 
-/// A buffered file, whatever the place's files are, because only such are mapped.
+/// Creates a buffered file, whatever the place's files are, because only buffered files can be
+/// mapped.
 fn buffered(place: &Place, name: &str, len: u64) -> Arc<dyn Device> {
     let file = place.directory.create(name, FileOptions::BUFFERED).unwrap();
     file.grow(len).unwrap();

@@ -1,5 +1,5 @@
-//! Parts of the contract that copies of stores need: large transfers, copies between files, locks,
-//! a directory over another one.
+//! Parts of the contract that backups need: large transfers, copies between files, locks, an
+//! overlay directory.
 
 use crate::contract::{OTHER, assert_block, block, filled};
 use crate::places::Place;

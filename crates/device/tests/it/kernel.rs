@@ -1,4 +1,4 @@
-//! What the kernel is asked for, and what it cannot carry out.
+//! Requests to the kernel, and requests that it cannot carry out.
 
 use crate::places::open;
 use crate::refusals::{assert_poisoned, temporary};
@@ -24,7 +24,7 @@ fn a_store_that_the_kernel_cannot_carry_out_is_an_error_and_no_death() {
     unsafe { mapping.write(0, &[1; 64 << 10]) };
     mapping.sync(0..64 << 10, OTHER).unwrap();
     assert!(!mapping.is_broken());
-    // Something cuts the file off: a store behind its end is answered with a signal.
+    // The file is truncated from outside. A store beyond its end raises a signal.
     let outside = std::fs::File::options()
         .write(true)
         .open(place.path().join("log"))
@@ -37,7 +37,7 @@ fn a_store_that_the_kernel_cannot_carry_out_is_an_error_and_no_death() {
     assert!(matches!(failed, Error::Io { .. }), "{failed}");
     assert_poisoned(file.sync(OTHER));
     assert_poisoned(file.write_at(0, Buffer::zeroed(512), OTHER).map(|_| ()));
-    // Another mapping, in the place of the first, is sound.
+    // Another mapping, which replaces the first, is intact.
     drop(mapping);
     let other = directory.create("other", FileOptions::BUFFERED).unwrap();
     other.grow(64 << 10).unwrap();
@@ -48,7 +48,7 @@ fn a_store_that_the_kernel_cannot_carry_out_is_an_error_and_no_death() {
     assert!(!mapping.is_broken());
 }
 
-/// Where the process that is watched by `strace` works; without it that process is none.
+/// Directory of the process that `strace` watches. Without it, that test does nothing.
 const WATCHED: &str = "ALLUVIUM_WATCHED_DIRECTORY";
 
 #[test]
@@ -95,7 +95,7 @@ fn a_sync_of_a_directory_reaches_the_kernel() {
         let is_it = |line: &&str| line.contains(call) && line.contains(&wanted) && line.ends_with("= 0");
         trace.lines().filter(is_it).count()
     };
-    // Each new directory is synced with the one above it, and the store's once for each call.
+    // Each new directory is synced with its parent, and the store's directory once per call.
     assert_eq!(syncs("fsync(", "above/store"), 1 + 4, "{trace}");
     assert!(syncs("fsync(", "above") >= 1, "{trace}");
     for name in ["a", "b", "c"] {

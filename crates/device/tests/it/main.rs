@@ -1,5 +1,5 @@
-//! The crate's integration tests: the contract on every implementation, and what only real files
-//! can show.
+//! Integration tests of the crate: the contract on every implementation, and behaviour specific to
+//! real files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod contract;

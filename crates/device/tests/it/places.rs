@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// A directory to test, how its files are to be opened, and what keeps it in existence.
+/// A directory to test, the options of its files, and the guard that keeps it in existence.
 pub(crate) struct Place {
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) options: FileOptions,
@@ -26,7 +26,7 @@ impl Place {
         Place::new(Arc::new(SimDirectory::new(0xa11u64)), caching, None)
     }
 
-    /// Requests complete when a thread waits, in an order of the seed's choice.
+    /// Requests complete when a thread waits, in an order drawn from the seed.
     pub(crate) fn shuffled(caching: Caching) -> Place {
         let options = SimOptions {
             completion: Completion::Shuffled,
@@ -35,7 +35,7 @@ impl Place {
         Place::new(Arc::new(SimDirectory::with(options)), caching, None)
     }
 
-    /// Memory behind a clock that charges a microsecond for each request.
+    /// Memory with a clock that charges a microsecond for each request.
     pub(crate) fn throttled(caching: Caching) -> Place {
         struct Microsecond(u64);
         impl CostClock for Microsecond {
@@ -49,7 +49,7 @@ impl Place {
         Place::new(Arc::new(directory), caching, None)
     }
 
-    /// Nothing is below: all of it stays in the overlay.
+    /// An overlay over an empty directory, so that all files stay in the overlay.
     pub(crate) fn overlay(caching: Caching) -> Place {
         let below = Arc::new(MemoryDirectory::new());
         Place::new(Arc::new(OverlayDirectory::new(below).unwrap()), caching, None)
@@ -59,8 +59,8 @@ impl Place {
         Place::files_in(Path::new(env!("CARGO_TARGET_TMPDIR")), engine, caching)
     }
 
-    /// On tmpfs, which has no device: direct requests are either taken by the page cache or
-    /// refused, by kernel version.
+    /// On tmpfs, which has no device: depending on the kernel version, direct requests use the page
+    /// cache or are refused.
     pub(crate) fn tmpfs(engine: Engine, caching: Caching) -> Place {
         Place::files_in(Path::new("/dev/shm"), engine, caching)
     }
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-/// A directory of real files, with an engine asked for.
+/// Opens a directory of real files with this engine.
 pub(crate) fn open(path: &Path, engine: Engine) -> Arc<FileDirectory> {
     let options = Options {
         engine,
@@ -149,7 +149,7 @@ impl Mounted {
         &self.path
     }
 
-    /// Mounts it again, read-only.
+    /// Remounts it read-only.
     pub(crate) fn make_read_only(&self) -> Option<()> {
         runs(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path)).map(|_| ())
     }
@@ -164,7 +164,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Runs a command and answers what it printed, or prints why the test is skipped.
+/// Runs a command and returns its output, or prints why the test is skipped.
 fn runs(command: &mut Command) -> Option<String> {
     match command.output() {
         Ok(output) if output.status.success() => Some(String::from_utf8_lossy(&output.stdout).into_owned()),

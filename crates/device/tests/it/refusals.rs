@@ -1,6 +1,6 @@
-//! What the world refuses: full disks, failing devices, missing rights, odd file systems. The tests
-//! that need a file system of their own mount one, and say so when they are skipped because they
-//! may not.
+//! Failures of the environment: full disks, failing devices, missing permissions, unusual file
+//! systems. Tests that need a separate file system mount one. If they may not, they are skipped
+//! with a message.
 
 use crate::places::{Mounted, open};
 use alluvium_base::Purpose;
@@ -60,7 +60,7 @@ fn a_full_disk_is_an_error_that_changes_nothing_on_ext4() {
     };
     let directory = open(mounted.path(), Engine::Auto);
     grow_until_full(&directory);
-    // A direct write into a hole that no longer has space.
+    // A direct write into a hole, when there is no space for it.
     let holes = directory.create("holes", FileOptions::DIRECT).unwrap();
     holes.grow(1 << 20).unwrap();
     holes.punch_hole(0..1 << 20).unwrap();
@@ -96,7 +96,7 @@ fn grow_until_full(directory: &Arc<FileDirectory>) {
             std::fs::metadata(directory.path().join("f")).unwrap().len(),
             256 << 10
         );
-        // Not poisoned: everything goes on, with what room there is.
+        // The file is not poisoned, and later operations succeed within the available space.
         assert_eq!(&file.read_at(0, 512, OTHER).unwrap()[..4], b"kept");
         file.sync(OTHER).unwrap();
         file.grow(512 << 10).unwrap();
@@ -110,7 +110,7 @@ fn grow_until_full(directory: &Arc<FileDirectory>) {
     }
 }
 
-/// Takes all space that is left at a path.
+/// Fills all remaining space at a path.
 fn fill(path: &Path) {
     use std::io::Write;
     let mut filler = std::fs::File::create(path.join("filler")).unwrap();
@@ -120,9 +120,9 @@ fn fill(path: &Path) {
     let _ = filler.sync_all();
 }
 
-/// A file on ext4, on a loop device, on a sparse image; and a file that takes the space under the
-/// image away. From then on every write to the loop device that needs a new block of the image
-/// fails, as writes to a broken disk do.
+/// A file on ext4, on a loop device, on a sparse image; and a file that occupies the space that the
+/// image needs. From then on every write to the loop device that needs a new block of the image
+/// fails, like writes to a broken disk.
 struct BrokenDisk {
     directory: Arc<FileDirectory>,
     file: Arc<dyn Device>,
@@ -248,7 +248,7 @@ fn a_failed_sync_of_a_mapping_poisons_the_file() {
 
 #[test]
 fn a_file_system_that_refuses_direct_io_is_noted_and_used() {
-    // ramfs can neither do direct I/O, nor allocate, nor punch holes.
+    // ramfs supports neither direct I/O, nor allocation, nor punching holes.
     let Some(mounted) = Mounted::nodev("ramfs", "mode=700") else {
         return;
     };
@@ -433,7 +433,7 @@ fn a_file_without_permission_says_so() {
         .grow(4096)
         .unwrap();
     let path = place.path().join("f");
-    // Modes do not bind the superuser; the immutable flag does.
+    // Permissions do not restrict the superuser, but the immutable flag does.
     match Command::new("chattr").arg("+i").arg(&path).status() {
         Ok(status) if status.success() => {}
         other => {
@@ -508,8 +508,8 @@ fn a_lock_held_by_another_process_names_it_and_ends_with_it() {
 fn a_kernel_that_refuses_io_uring_gets_threads_and_a_note() {
     let place = temporary();
     let path = place.path().to_owned();
-    // A filter binds the thread that installs it and those it starts, so it is put on a thread of
-    // its own.
+    // A filter applies to the thread that installs it and to its children, so a separate thread
+    // installs it.
     let has_filters = std::thread::spawn(move || {
         if !forbid_io_uring() {
             return false;
@@ -558,7 +558,7 @@ fn forbid_io_uring() -> bool {
         k,
     };
     let mut filter = [
-        // The number of the system call is at offset 0 of what a filter sees.
+        // The system call number is at offset 0 of the filter's input.
         load(0),
         libc::sock_filter {
             code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,

@@ -1,5 +1,5 @@
-//! Real files under many threads: shared rings, tickets that change hands, threads and directories
-//! that end early.
+//! Real files used by many threads: shared rings, tickets passed between threads, threads and
+//! directories that end early.
 
 use crate::places::open;
 use alluvium_base::Purpose;
@@ -112,8 +112,8 @@ fn a_thread_may_end_with_its_requests_in_flight() {
                 let ticket = std::thread::spawn(move || {
                     let mut batch = reads(&mine);
                     batch.sync(OTHER);
-                    // Long buffered writes are carried by threads of the kernel, which end with the
-                    // one that submitted.
+                    // Kernel threads carry out long buffered writes. They end with the thread that
+                    // submitted the writes.
                     batch.write(PAGES / 2 * 4096, Buffer::zeroed(1 << 20), OTHER);
                     submitted.submit(batch)
                 })
@@ -171,8 +171,8 @@ fn many_files_come_and_go_while_others_are_read() {
                     }
                     file.run(batch).unwrap();
                     let ticket = file.submit(reads(&(0..16).collect::<Vec<_>>()));
-                    // The handle goes while the reads are in flight; the ticket is waited for
-                    // through another.
+                    // The handle is dropped while the reads are in flight; the test waits for the
+                    // ticket through another handle.
                     let other = directory.open(&name, FileOptions::DIRECT).unwrap();
                     drop(file);
                     other.wait(&ticket);
@@ -214,7 +214,7 @@ fn registered_memory_is_read_into_and_written_from_by_every_ring() {
         len: 4 << 20,
         keeper: keeper.clone(),
     };
-    // One ring exists now; the other threads' rings are made later and told of the region.
+    // One ring exists now. The other threads' rings are created later and register the region.
     let file = numbered(&*directory, "f", FileOptions::DIRECT);
     directory.register_memory(region.clone());
     directory.register_memory(region);
@@ -269,7 +269,7 @@ fn waiting_for_some_completes_all_that_was_handed_over_together() {
             while !ticket.is_complete() {
                 file.wait_some(ticket);
             }
-            // A complete ticket is not waited for.
+            // Waiting for a complete ticket returns immediately.
             file.wait_some(ticket);
         }
         for (page, ticket) in (0..).zip(tickets) {

@@ -1,10 +1,10 @@
-//! How small, how exact and how fast the filters are: `cargo bench -p alluvium-filters`.
+//! Size, accuracy and speed of the filters: `cargo bench -p alluvium-filters`.
 //!
-//! Two Bloom filters, the split-block kind and the literature's, are measured in the same run, over
-//! the same keys and at the same false-positive rate; their lookups alternate with the quotient
-//! filter's, so that whatever disturbs the machine disturbs all. Figures are medians over turns of
-//! some 100 µs. "One by one" calls the lookup of one page; "in batches" asks for the memory of
-//! later lookups before it does the earlier ones, as the trees do.
+//! Two Bloom filters, the split-block kind and the textbook one, are measured in the same run, over
+//! the same keys and at the same false-positive rate. Their lookups alternate with the quotient
+//! filter's, so that disturbances of the machine affect all of them. Figures are medians over turns
+//! of about 100 µs. "One by one" calls the lookup of one page; "in batches" prefetches the memory
+//! of later lookups before it performs the earlier ones, as the trees do.
 
 mod split;
 mod textbook;
@@ -18,13 +18,13 @@ use std::hint::black_box;
 use std::time::Instant;
 use textbook::Textbook;
 
-/// Probes handed to one call of `lookup_many`.
+/// Number of probes in one call of `lookup_many`.
 const BATCH: usize = 256;
 
-/// How many lookups ahead the bloom filter asks for its lines: the distance that is best for it.
+/// Prefetch distance of the Bloom filter in lookups. This value is the best for it.
 const AHEAD: usize = 16;
 
-/// Lookups in a turn: some 100 µs, less than a time slice.
+/// Lookups per turn: about 100 µs, less than a time slice.
 const TURN: usize = 10_000;
 
 fn main() {
@@ -45,15 +45,15 @@ fn main() {
     building_and_merging(&scale);
 }
 
-/// How much to do.
+/// The amount of work.
 struct Scale {
-    /// Logarithm of the bytes of a filter that fits a core's cache.
+    /// Binary logarithm of the bytes of a filter that fits a core's cache.
     small: u32,
-    /// Logarithm of the bytes of one that does not.
+    /// Binary logarithm of the bytes of a filter that does not fit.
     large: u32,
     turns: usize,
     strangers: usize,
-    /// Fingerprints of each filter merged.
+    /// Fingerprints in each filter that is merged.
     merged: u64,
 }
 
@@ -65,7 +65,7 @@ const TINY: Scale = Scale {
     merged: 2000,
 };
 
-/// A filter with the keys in it.
+/// A filter and its contents.
 struct Quotient {
     geometry: Geometry,
     bytes: Vec<u8>,
@@ -73,8 +73,8 @@ struct Quotient {
     spilled: u32,
 }
 
-/// A filter of about `bytes` bytes, at a load, whose remainders have exactly the freedom that their
-/// bits give: the quotients are (just above) a power of two.
+/// Builds a filter of about `bytes` bytes at this load. The number of quotients is (just above) a
+/// power of two, so the remainders use exactly the freedom of their bits.
 fn quotient(bytes: u64, remainder_bits: u32, value_bits: u32, load: f64) -> Quotient {
     let bits_per_quotient = f64::from(remainder_bits + value_bits) + 2.8;
     let quotient_bits = (bytes as f64 * 8.0 / bits_per_quotient).log2().round() as u32;
@@ -162,7 +162,7 @@ impl Quotient {
         hashes.iter().filter(found).count()
     }
 
-    /// As the trees look up: with the newest value.
+    /// Looks up the newest value of each hash, as the trees do.
     fn values(&self, hashes: &[u64]) -> usize {
         let newest = |&hash: &u64| {
             let (view, fingerprint) = self.probe(hash);
@@ -290,12 +290,12 @@ fn lookups(scale: &Scale) {
     }
 }
 
-/// A way to look hashes up; it returns something that depends on every answer.
+/// A lookup method. Its result depends on every answer.
 type Way<'a> = &'a dyn Fn(&[u64]) -> usize;
 
-/// Runs each way over a stretch of turns, then the next way over the same stretch, three times over
-/// all queries, and returns the median rate of each way's turns in millions a second. A stretch is
-/// long enough for a way to have its filter back in the cache.
+/// Runs each method over a sequence of turns, then the next method over the same sequence, three
+/// times over all queries. Returns the median rate of each method's turns in millions per second. A
+/// sequence is long enough for a method's filter to return to the cache.
 fn rates<const N: usize>(queries: &[u64], ways: [Way<'_>; N]) -> [f64; N] {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..3 {

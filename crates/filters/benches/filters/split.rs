@@ -1,14 +1,14 @@
-//! The fastest portable Bloom filter: a hash chooses a line of eight words, and one bit in each of
+//! The fastest portable Bloom filter: a hash selects a line of eight words, and one bit in each of
 //! them (the "split block" of Putze, Sanders, Singler, "Cache-, hash- and space-efficient bloom
-//! filters", 2007, and of Parquet). No branch, one line, eight bits whatever the size. In one piece
-//! of memory, without pages.
+//! filters", 2007, and of Parquet). No branch, one line, eight bits for any size. It occupies one
+//! contiguous allocation, without pages.
 
 use alluvium_base::prefetch_line;
 
 const WORDS: usize = 8;
 
-/// Odd numbers of Parquet's specification: the highest bits of their products with a hash are the
-/// bits to set.
+/// Odd numbers from Parquet's specification. The highest bits of their products with a hash select
+/// the bits.
 const SALTS: [u32; WORDS] = [
     0x47b6_137b,
     0x4497_4d91,
@@ -31,7 +31,7 @@ pub(crate) struct SplitBlock {
 }
 
 impl SplitBlock {
-    /// A filter of these keys that answers wrongly with at most this probability.
+    /// Builds a filter of these keys with at most this false-positive rate.
     pub(crate) fn build(hashes: &[u64], rate: f64) -> SplitBlock {
         let (mut low, mut high) = (1, hashes.len().max(1));
         while low < high {
@@ -76,14 +76,14 @@ impl SplitBlock {
     }
 }
 
-/// Which bit a hash sets in each word.
+/// Returns the bit that a hash sets in each word.
 #[inline(always)]
 fn shifts_of(hash: u64) -> [u32; WORDS] {
     SALTS.map(|salt| (hash as u32).wrapping_mul(salt) >> (u32::BITS - u64::BITS.ilog2()))
 }
 
-/// The mean over Poisson's number of keys in a line of the probability that a bit is set in each of
-/// its words.
+/// Returns the false-positive rate: the probability that a bit is set in each word of a line,
+/// averaged over a Poisson number of keys per line.
 fn false_positive_rate(per_line: f64) -> f64 {
     let unset = 1.0 - 1.0 / f64::from(u64::BITS);
     let mut probability = (-per_line).exp();

@@ -1,6 +1,6 @@
-//! The blocked bloom filter as the literature has it: k bits anywhere in one cache line (Putze,
-//! Sanders, Singler, "Cache-, hash- and space-efficient bloom filters", 2007), k and size the best
-//! for the rate. In one piece of memory, without pages.
+//! The blocked Bloom filter of the literature: k bits anywhere in one cache line (Putze, Sanders,
+//! Singler, "Cache-, hash- and space-efficient bloom filters", 2007), with the k and size that are
+//! optimal for the rate. It occupies one contiguous allocation, without pages.
 
 use std::array;
 
@@ -14,7 +14,7 @@ pub(crate) struct Textbook {
 }
 
 impl Textbook {
-    /// A filter of these keys that answers wrongly with at most this probability.
+    /// Builds a filter of these keys with at most this false-positive rate.
     pub(crate) fn build(hashes: &[u64], rate: f64) -> Textbook {
         let keys = hashes.len() as f64;
         let fitting = |probes: u32| {
@@ -64,7 +64,7 @@ impl Textbook {
     }
 }
 
-/// The mean over Poisson's number of keys in a line.
+/// Returns the false-positive rate, averaged over a Poisson number of keys per line.
 fn false_positive_rate(per_line: f64, probes: u32) -> f64 {
     let mut probability = (-per_line).exp();
     let unset: [f64; 200] =
@@ -75,7 +75,7 @@ fn false_positive_rate(per_line: f64, probes: u32) -> f64 {
     })
 }
 
-/// The greatest number of keys in a line that is still good.
+/// Returns the greatest number of keys per line for which `good` holds.
 fn bisect(good: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (1.0, 120.0);
     for _ in 0..40 {

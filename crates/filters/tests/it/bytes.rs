@@ -1,9 +1,9 @@
-//! No bytes make anything panic, and damage is reported.
+//! Arbitrary bytes never cause a panic, and damage is reported.
 
 use crate::support::{build, random_entries};
 use alluvium_filters::{Chunk, Geometry, Image, Maplet, PageView, Shape, SpillView, lookup_many};
 
-/// Calls everything that reads a page.
+/// Calls every function that reads a page.
 fn read_everything(geometry: &Geometry, bytes: &[u8], random: &mut fastrand::Rng) {
     let Ok(image) = Image::new(geometry, bytes) else {
         return;
@@ -61,7 +61,7 @@ fn random_pages_make_nothing_panic() {
             let len = geometry.bytes() as usize + 4096;
             let mut bytes: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
             if round % 2 == 0 {
-                // A sound header lets the rest be read.
+                // With a valid header, the rest of the page is read.
                 let sound = build(geometry, &Default::default());
                 for page in 0..geometry.pages() as usize {
                     bytes[page * 4096..][..32].copy_from_slice(&sound[page * 4096..][..32]);
@@ -84,8 +84,8 @@ fn flipped_bits_make_nothing_panic_and_are_reported() {
             let at = random.usize(..bytes.len());
             bytes[at] ^= 1 << random.u8(0..8);
             let violations = Image::new(&geometry, &bytes).unwrap().check();
-            // A flipped bit may turn one entry into another that could as well have been put in;
-            // nothing else passes.
+            // A flipped bit may turn one entry into another valid one. All other damage must be
+            // detected.
             if violations.is_empty() {
                 assert_ne!(
                     crate::support::read(&geometry, &bytes),
@@ -104,8 +104,8 @@ fn flipped_bits_make_nothing_panic_and_are_reported() {
 fn remainders_that_no_fingerprint_has_are_reported() {
     let geometry = Geometry::with_pages(2, Shape::new(30, 4)).unwrap();
     let mut bytes = build(geometry, &random_entries(&geometry, 500, 1));
-    // The last slots of the first page with all bits set: remainders out of order, or greater than
-    // any fingerprint's.
+    // Sets all bits of the last slots of the first page, so that remainders are out of order or
+    // exceed those of every fingerprint.
     let slots_at = 32 + (geometry.quotients() / 2 / 48) as usize * 16;
     let last = (0..4096).rev().find(|&at| bytes[at] != 0).unwrap();
     assert!(last > slots_at);

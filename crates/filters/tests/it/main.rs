@@ -1,4 +1,4 @@
-//! The filters against their naive twins, through the public interface.
+//! The filters compared with naive models, through the public interface.
 
 mod bytes;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Merging without keys, against merging the naive multisets.
+//! Merging filters without their keys, compared with merging the naive multisets.
 
 use crate::support::{Multiset, assert_sound, build, random_entries};
 use alluvium_filters::{Builder, Chunk, Entry, Error, Geometry, Image, Merged, Shape, merge};
@@ -35,7 +35,8 @@ proptest! {
         let shape = Shape::new(22, value_bits);
         let mut expected = Multiset::new();
         let (mut inputs, mut read, mut dropped) = (Vec::new(), 0, 0);
-        // Values collide and change their order; the source has its say; some entries go.
+        // The rewritten values collide, change their order and depend on the source; some entries
+        // are dropped.
         let rewrite = |source: usize, entry: Entry| {
             let mixed = (u32::from(entry.value()) * 5 + source as u32) % (1 << value_bits);
             (!(entry.bits() >> 42).is_multiple_of(drop_every)).then_some(mixed as u16)

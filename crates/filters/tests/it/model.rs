@@ -6,7 +6,7 @@ use alluvium_filters::{
 };
 use proptest::prelude::*;
 
-/// Fingerprints that crowd into few places, or spread, under few or many values.
+/// Fingerprints that are clustered or spread, with few or many values.
 fn entries(bits: u32, value_bits: u32) -> impl Strategy<Value = Vec<Entry>> {
     let number = prop_oneof![
         4 => 0..1u64 << bits,
@@ -215,7 +215,7 @@ fn what_does_not_fit_its_page_spills_and_comes_back() {
     let shape = Shape::new(34, 16);
     let geometry = Geometry::with_pages(4, shape).unwrap();
     let mut random = fastrand::Rng::with_seed(9);
-    // 3,000 entries for page 2 of four, whose slots are fewer, and one fingerprint with 1,000
+    // 3,000 entries for page 2 of four, which has fewer slots, and one fingerprint with 1,000
     // values.
     let mut model = Multiset::new();
     for _ in 0..3000 {

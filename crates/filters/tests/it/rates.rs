@@ -1,10 +1,10 @@
-//! False positives against theory.
+//! False-positive rates compared with theory.
 
 use crate::support::{Multiset, build};
 use alluvium_filters::{Entry, Geometry, Image, Shape};
 
-/// A filter whose remainders have (almost) exactly `remainder_bits` bits of freedom: as many pages
-/// as bring the quotients to a power of two.
+/// Returns a geometry whose remainders have (almost) exactly `remainder_bits` bits of freedom: the
+/// number of pages makes the number of quotients a power of two.
 fn exact(quotient_bits: u32, remainder_bits: u32, page_bytes: u32) -> Geometry {
     let shape = Shape {
         page_bytes,

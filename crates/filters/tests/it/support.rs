@@ -1,9 +1,9 @@
-//! What the tests share: the naive multiset, and building from it.
+//! Shared by the tests: the naive multiset, and building filters from it.
 
 use alluvium_filters::{Builder, Chunk, Entry, Error, Fingerprint, Geometry, Image};
 use std::collections::BTreeMap;
 
-/// The naive twin of a filter.
+/// The naive model of a filter.
 pub(crate) type Multiset = BTreeMap<Entry, u32>;
 
 pub(crate) fn build(geometry: Geometry, entries: &Multiset) -> Vec<u8> {
@@ -55,7 +55,7 @@ pub(crate) fn assert_sound(geometry: &Geometry, bytes: &[u8]) {
     );
 }
 
-/// Random entries: `keys` fingerprints, some under several values, some several times.
+/// Returns random entries: `keys` fingerprints, some with several values, some repeated.
 pub(crate) fn random_entries(geometry: &Geometry, keys: u64, seed: u64) -> Multiset {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut entries = Multiset::new();

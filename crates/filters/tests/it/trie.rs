@@ -1,4 +1,4 @@
-//! Indexes of tries against sorted vectors.
+//! Trie indexes compared with sorted vectors.
 
 use alluvium_filters::Error;
 use alluvium_filters::trie::{Builder, Change, Codes, Index, Shape, key_of, merge};
@@ -12,7 +12,7 @@ fn build(codes: &Codes, shape: Shape, buckets: u64, keys: &[Vec<u8>]) -> Vec<u8>
     builder.finish()
 }
 
-/// Every key leads to its item or block, and the check has nothing to say.
+/// Fails unless every key leads to its item or block, and the check finds no violation.
 fn assert_finds(codes: &Codes, bytes: &[u8], keys: &[Vec<u8>]) {
     let key_bytes = keys.first().map_or(12, Vec::len) as u32;
     let index = Index::open(codes, key_bytes, bytes).unwrap();
@@ -30,7 +30,7 @@ fn assert_finds(codes: &Codes, bytes: &[u8], keys: &[Vec<u8>]) {
     }
 }
 
-/// A key that is not there leads to an item or block of its bucket, or nowhere if that is
+/// Fails unless an absent key leads to an item or block of its bucket, or to none if the bucket is
 /// empty.
 fn assert_stays_in_bucket(index: &Index<'_>, key: &[u8]) {
     let items = index.items(index.bucket_of(key)).unwrap();
@@ -152,7 +152,7 @@ fn a_bucket_of_10_000_keys_that_share_64_bits_makes_groups_smaller() {
     let crowd = random_keys(10_000, 12, 5);
     keys.extend(crowd.iter().map(|rest| [&[0x77; 8][..], rest].concat()));
     keys.sort_unstable();
-    // 100 such buckets side by side are more than 65,535 items: no group of 64 spans them.
+    // 100 such buckets in a row have more than 65,535 items, so no group of 64 buckets spans them.
     for count in [1u8, 100] {
         let mut keys = keys.clone();
         for other in 1..count {

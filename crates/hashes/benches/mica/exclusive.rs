@@ -1,4 +1,4 @@
-//! EREW: each thread has its partition. Clients direct a request to it (Lim 2015, §5.3.2).
+//! EREW: each thread owns a partition. Clients direct requests to its owner (Lim 2015, §5.3.2).
 
 use crate::load::{BURST, Dataset, Directed, Drawn, SEED, Scale, Skew, THREADS, draw, report, timed};
 use alluvium_hashes::mica::mode::Erew;
@@ -8,12 +8,12 @@ use alluvium_hashes::mica::{
 };
 use std::hint::black_box;
 
-/// How requests are served.
+/// The way in which requests are served.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     /// Through the pipeline.
     Burst,
-    /// One by one.
+    /// One at a time.
     Single,
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn run(scale: &Scale, dataset: Dataset) {
         let options = LossyOptions {
             eviction,
             seed: SEED,
-            // A partition may get a little more than its share.
+            // A partition may get slightly more than its share.
             ..LossyOptions::new(scale.bytes / THREADS / 100 * 102, dataset.key + dataset.value)
         };
         measure(scale, dataset, name, || {
@@ -91,7 +91,7 @@ fn fill<C: Core<Mode = Erew>>(scale: &Scale, dataset: Dataset, tables: &mut [Exc
         .for_each(|(table, burst)| flush(table, burst));
 }
 
-/// Serves all requests of a thread. Returns the hits.
+/// Serves all requests of a thread. Returns the number of hits.
 fn serve<C: Core<Mode = Erew>>(table: &mut Exclusive<C>, dataset: Dataset, drawn: &[Drawn], way: Way) -> u64 {
     let value = [9; 1024];
     let (mut keys, mut hits) = ([[0; 128]; BURST], 0);

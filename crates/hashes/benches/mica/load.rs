@@ -1,20 +1,20 @@
-//! Datasets, requests, and how their time is taken.
+//! Datasets, requests and timing.
 
 use crate::zipf::Zipf;
 use alluvium_hashes::mica::{HashedKey, partition};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// How much to do.
+/// The amount of work.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
-    /// Bytes of items, over all partitions.
+    /// Bytes of items over all partitions.
     pub(crate) bytes: usize,
-    /// Requests of a thread, drawn before.
+    /// Requests per thread, drawn before the measurement.
     pub(crate) requests: usize,
-    /// Times that a thread goes over its requests.
+    /// Number of passes of a thread over its requests.
     pub(crate) rounds: usize,
-    /// Keys of a trace for hit ratios.
+    /// Number of keys in a trace for hit ratios.
     pub(crate) keys: usize,
 }
 
@@ -24,7 +24,7 @@ pub(crate) const FULL: Scale = Scale {
     rounds: 2,
     keys: 1 << 20,
 };
-/// Three times what a processor's cache holds.
+/// Three times the size of a processor's cache.
 pub(crate) const QUICK: Scale = Scale {
     bytes: 96 << 20,
     requests: 1 << 20,
@@ -71,23 +71,23 @@ pub(crate) enum Skew {
     Zipf,
 }
 
-/// Which thread gets a request.
+/// The thread that gets a request.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Directed {
-    /// That which owns the key's partition.
+    /// The thread that owns the key's partition.
     ToOwner,
-    /// Sets to that which owns the partition, gets to any.
+    /// Sets go to the thread that owns the partition, gets to any thread.
     SetsToOwner,
-    /// Any.
+    /// Any thread.
     ToAny,
 }
 
 pub(crate) const THREADS: usize = 2;
 pub(crate) const SEED: u64 = 5;
-/// Requests that arrive together.
+/// Number of requests that arrive together.
 pub(crate) const BURST: usize = 32;
 
-/// A request that a client sends, with its key's hash.
+/// A request of a client, with the hash of its key.
 #[derive(Clone, Copy)]
 pub(crate) struct Drawn {
     pub(crate) key: u64,
@@ -100,9 +100,10 @@ impl Dataset {
         scale.bytes / (self.key + self.value + 4)
     }
 
-    /// Returns the numbers of all keys, once each, so that frequent ones are old and new ones.
+    /// Returns the numbers of all keys, once each, in an order in which frequent keys are both old
+    /// and new.
     pub(crate) fn numbers(self, scale: &Scale) -> impl Iterator<Item = u64> {
-        /// A prime: no multiple of it counts the items.
+        /// A prime that does not divide the number of items.
         const STRIDE: u64 = 2_654_435_761;
         let items = self.items(scale) as u64;
         assert!(!items.is_multiple_of(STRIDE));
@@ -169,14 +170,14 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What some requests took.
+/// The time spent on some requests.
 pub(crate) struct Taken {
     wall: Duration,
     processor: Duration,
     hits: u64,
 }
 
-/// Runs one thread for each table, with its requests. Each returns its hits.
+/// Runs one thread per table with its requests. Each thread returns its number of hits.
 pub(crate) fn timed<T: Send>(
     scale: &Scale,
     tables: &mut [T],
@@ -212,7 +213,7 @@ pub(crate) fn timed<T: Send>(
     }
 }
 
-/// Prints a line: what was measured, and what came of it.
+/// Prints a line with the name of the measurement and its result.
 pub(crate) fn report(
     scale: &Scale,
     dataset: Dataset,

@@ -1,9 +1,9 @@
 //! Tables in memory: `cargo bench -p alluvium-hashes --bench mica -- [quick]
 //! [exclusive|shared|ratios] [tiny|small|large]`.
 //!
-//! Two threads, two partitions. Requests are drawn before time is taken: the key's number, its
-//! hash and what to do. Figures are operations in a second of wall time, and the threads'
-//! processor time for an operation, which a busy machine disturbs less.
+//! Two threads, two partitions. Requests are drawn before the measurement: the key's number, its
+//! hash and the operation. Figures are operations per second of wall time, and the threads'
+//! processor time per operation, which varies less on a busy machine.
 
 mod exclusive;
 mod load;
@@ -22,7 +22,7 @@ fn main() {
         (true, true) => QUICK,
         (true, false) => FULL,
     };
-    // Names of another kind choose nothing.
+    // Names of another kind do not restrict the choice.
     let chooses = |name: &str, others: &[&str]| {
         let named = |name: &&str| asks(name);
         named(&name) || !others.iter().any(named)

@@ -1,4 +1,4 @@
-//! What share of lookups each way to evict answers, by the size of the cache.
+//! Hit ratios of the eviction policies, by cache size.
 
 use crate::load::Scale;
 use crate::zipf::Zipf;
@@ -12,9 +12,9 @@ const EVICTIONS: [(&str, Eviction); 4] = [
     ("S3-FIFO", Eviction::S3Fifo),
 ];
 
-/// Requests of a trace for each key.
+/// Requests in a trace per key.
 const LENGTH: usize = 8;
-/// Keys of a scan, between as many requests of the skewed load.
+/// Number of keys in a scan; it alternates with the same number of requests of the skewed load.
 const SCAN: usize = 1000;
 
 pub(crate) fn run(scale: &Scale) {
@@ -43,8 +43,8 @@ pub(crate) fn run(scale: &Scale) {
     }
 }
 
-/// Runs a trace through a cache of `items`: what misses is set. Returns the share of hits in
-/// the second half.
+/// Runs a trace through a cache of `items` items, and sets each key that misses. Returns the hit
+/// ratio in the second half.
 fn ratio(items: usize, eviction: Eviction, trace: &[u64]) -> f64 {
     let options = LossyOptions {
         eviction,

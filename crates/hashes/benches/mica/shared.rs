@@ -1,4 +1,4 @@
-//! CREW, CRCW and the library's cache: threads read, and write, what others do.
+//! CREW, CRCW and the library's cache: threads read and write shared partitions.
 
 use crate::load::{BURST, Dataset, Directed, Drawn, SEED, Scale, Skew, THREADS, draw, report, timed};
 use alluvium_hashes::mica::mode::{Crcw, Crew, Mode};
@@ -56,7 +56,7 @@ pub(crate) fn run(scale: &Scale, dataset: Dataset) {
     cache(scale, dataset);
 }
 
-/// The library's cache: it hashes keys by itself.
+/// The library's cache, which hashes keys itself.
 fn cache(scale: &Scale, dataset: Dataset) {
     let item_bytes = dataset.key + dataset.value;
     let options = CacheOptions {
@@ -114,7 +114,7 @@ struct Burst<'a> {
 }
 
 impl<'a> Burst<'a> {
-    /// Hands over the keys that are asked for, and what counts a value.
+    /// Passes the requested keys to `serve`, with a callback that counts the values found.
     fn gets(&mut self, serve: impl FnOnce(&[HashedKey<'a>], &mut dyn FnMut(Option<&[u8]>))) {
         let hits = &mut self.hits;
         serve(&self.gets, &mut |value| {

@@ -1,7 +1,7 @@
-//! Structures that a store hosts, under the crash driver: SILT's stores, bundles of arrays and
-//! bundles of trees.
+//! Hashed structures hosted by a store, under the crash driver: SILT's stores, bundles of arrays
+//! and bundles of trees.
 //!
-//! In `cargo test` it is small. The large run, of which the counters are asserted, is
+//! The test is small in `cargo test`. The large run, which also asserts the counters, is
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=260000 ALLUVIUM_SIM_WORKERS=2 \
@@ -67,7 +67,7 @@ impl Subject for HashedSubject {
         hashed.ingest(Class::Normal)
     }
 
-    /// Of two tiers the second has what merges write.
+    /// With two tiers, merge output goes to the second.
     fn layout(&self) -> Layout {
         Layout {
             planned_bytes: Some(0),
@@ -118,8 +118,7 @@ fn stories() -> [StructureStory<HashedSubject>; 4] {
     ]
 }
 
-/// Bundles of trees: with two children a node, trees are soon so high that hashes are written
-/// again.
+/// Bundles of trees. With two children per node, trees are soon so high that hashes are rewritten.
 fn groves() -> [StructureStory<HashedSubject>; 2] {
     [
         story("bot", HashedForm::Bot { lambda: 2 }),
@@ -137,8 +136,8 @@ fn on_two_tiers() -> [StructureStory<HashedSubject>; 3] {
     ]
 }
 
-/// Bundles of trees on two tiers: leaves and what is settled go to the second, lists and digests
-/// stay on the first.
+/// Bundles of trees on two tiers: leaves and settled data go to the second, lists and digests stay
+/// on the first.
 fn groves_on_two_tiers() -> [StructureStory<HashedSubject>; 2] {
     let [right, wide] = groves();
     [
@@ -253,7 +252,7 @@ fn the_same_seed_gives_the_same_trace_of_hashed_structures() {
     campaign().repeat(stories(), 2);
 }
 
-/// Wrong uses of a structure: what their caller must not do.
+/// Incorrect uses of a structure by its caller.
 #[test]
 fn every_wrong_use_of_a_hashed_structure_is_found() {
     let flaws = [

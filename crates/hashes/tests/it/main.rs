@@ -1,5 +1,5 @@
-//! Unordered dictionaries against naive twins, their laws, and their behaviour when writes fail,
-//! through the public interface.
+//! Unordered dictionaries, compared with naive models, through the public interface: their
+//! invariants, and their behaviour when writes fail.
 
 mod crashes;
 mod mica_cache;

@@ -1,4 +1,4 @@
-//! The library's cache, from several threads.
+//! The library's cache, used by several threads.
 
 use alluvium_hashes::mica::{Error, Eviction};
 use alluvium_hashes::{Cache, CacheOptions};
@@ -10,7 +10,7 @@ const EVICTIONS: [Eviction; 4] = [
     Eviction::S3Fifo,
 ];
 
-/// Returns a value that says which key it belongs to and that it is whole.
+/// Returns a value that identifies its key and shows that it is complete.
 fn value(key: u64, version: u64) -> Vec<u8> {
     let len = 8 + (version % 90) as usize;
     let mut value = (key << 32 | version).to_le_bytes().to_vec();
@@ -18,7 +18,7 @@ fn value(key: u64, version: u64) -> Vec<u8> {
     value
 }
 
-/// Returns the version of a whole value of a key.
+/// Returns the version of a complete value of a key.
 fn version(key: u64, bytes: &[u8]) -> u64 {
     let first = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     assert_eq!(first >> 32, key, "another key's value");
@@ -27,8 +27,8 @@ fn version(key: u64, bytes: &[u8]) -> u64 {
     version
 }
 
-/// Threads write keys of their own, and read all. So each knows what it must read of its own
-/// keys, and that versions of others' do not fall.
+/// Each thread writes only its own keys and reads all keys. It therefore knows the value of its own
+/// keys, and that versions of other keys never decrease.
 #[test]
 fn threads_read_whole_values_and_the_last_of_what_they_wrote() {
     const KEYS: u64 = 500;

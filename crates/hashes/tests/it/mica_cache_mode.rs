@@ -1,4 +1,4 @@
-//! Cache mode beside a map: a get returns the last value or nothing.
+//! Cache mode compared with a map: a get returns the last value or nothing.
 
 use alluvium_hashes::mica::{
     Error, Eviction, Exclusive, HashedKey, Lossy, LossyOptions, NEVER, Request, Response,
@@ -14,7 +14,7 @@ const EVICTIONS: [Eviction; 4] = [
 
 fn options(log_bytes: usize, buckets: usize, eviction: Eviction) -> LossyOptions {
     let seed = 77;
-    // Offsets that wrap after a mebibyte.
+    // Offsets that wrap around after a mebibyte.
     let offset_bits = 20;
     LossyOptions {
         log_bytes,
@@ -30,16 +30,16 @@ fn table(options: &LossyOptions) -> Exclusive<Lossy<alluvium_hashes::mica::mode:
     Exclusive::new(Lossy::new(options).unwrap())
 }
 
-/// A value that tells whose it is, and which.
+/// Returns a value determined by its key and version.
 fn value(key: u64, version: u64, len: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(key << 32 | version);
     (0..len).map(|_| random.u8(..)).collect()
 }
 
-/// What a key should have: value, and when it expires.
+/// Expected value and expiry time of each key.
 type Model = HashMap<u64, (Vec<u8>, u64)>;
 
-/// Compares what a get returned: the last value, or nothing. Returns whether it was a hit.
+/// Checks the result of a get: the last value, or nothing. Returns whether it was a hit.
 fn check(model: &Model, key: u64, now: u64, got: Option<&[u8]>) -> bool {
     if let Some(got) = got {
         let (value, expires_at) = model.get(&key).expect("a value of a key that has none");
@@ -49,13 +49,13 @@ fn check(model: &Model, key: u64, now: u64, got: Option<&[u8]>) -> bool {
     got.is_some()
 }
 
-/// Runs random operations. Returns the hits among gets of keys that have a value.
+/// Runs random operations. Returns the number of hits, and of gets of keys that have a value.
 fn run(options: &LossyOptions, seed: u64, keys: u64, operations: usize) -> (u64, u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut table, mut model) = (table(options), Model::new());
     let (mut hits, mut alive) = (0, 0);
     for step in 0..operations as u64 {
-        // A few keys are asked for more often than others.
+        // A few keys are read more often than others.
         let key = if random.bool() {
             random.u64(..keys)
         } else {
@@ -151,12 +151,12 @@ fn a_value_is_updated_in_place_if_it_fits_where_the_first_was_allocated() {
         (100, NEVER, 0),
         (100, NEVER, 1),
         (3, NEVER, 2),
-        // It has grown again, within what was allocated.
+        // The value has grown again, within its allocation.
         (100, NEVER, 3),
-        // An expiry needs two words more.
+        // An expiry time needs two more words.
         (92, 1000, 4),
         (93, 1000, 4),
-        // A longer one was appended.
+        // A longer value was appended.
         (101, 1000, 4),
         (104, 1000, 5),
         (105, 1000, 5),
@@ -193,14 +193,15 @@ fn approximate_lru_copies_an_item_only_from_the_older_half() {
     ] {
         let options = options(40_000, 200, eviction);
         let mut table = table(&options);
-        // 20 bytes each: half of the log, so that all remain wherever they are copied.
+        // 20 bytes each: half of the log in total, so all of them remain wherever they are copied.
         let keys: Vec<[u8; 8]> = (0..1000_u64).map(u64::to_le_bytes).collect();
         for key in &keys {
             table
                 .set(HashedKey::new(options.seed, key), &[1; 8], NEVER, 0)
                 .unwrap();
         }
-        // From the newest to the oldest: what is copied makes none of the rest older than half.
+        // From the newest to the oldest, so that no copy makes another item older than half the
+        // log.
         let before = table.table().stats().moved;
         for key in keys.iter().rev() {
             assert!(table.get(HashedKey::new(options.seed, key), 0).is_some());

@@ -1,4 +1,4 @@
-//! What share of lookups each way to evict answers.
+//! Hit ratios of the eviction policies.
 
 use crate::zipf::Zipf;
 use alluvium_hashes::mica::mode::Erew;
@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 
 const KEYS: usize = 20_000;
 
-/// Runs a trace through a cache that holds a tenth of the keys: what misses is set. Returns the
-/// share of hits in the second half.
+/// Runs a trace through a cache that holds a tenth of the keys, and sets each key that misses.
+/// Returns the hit ratio in the second half.
 fn ratio(eviction: Eviction, trace: &[u64]) -> f64 {
-    // Items of 64 bytes with their header.
+    // Items of 64 bytes including their header.
     let options = LossyOptions {
         eviction,
         ..LossyOptions::new(KEYS / 10 * 64, 60)
@@ -34,7 +34,7 @@ fn zipf_trace(len: usize) -> Vec<u64> {
     (0..len).map(|_| zipf.draw(&mut random)).collect()
 }
 
-/// The same, with a scan of keys that are asked for once now and then: half of all lookups.
+/// The same trace, interleaved with scans of keys that are each read once: half of all lookups.
 fn scan_trace(len: usize) -> Vec<u64> {
     let mut next = 1 << 40;
     let mut trace = Vec::with_capacity(2 * len);
@@ -46,7 +46,7 @@ fn scan_trace(len: usize) -> Vec<u64> {
     trace
 }
 
-/// Returns the share of hits of an exact LRU list that holds as many items.
+/// Returns the hit ratio of an exact LRU list of the same capacity.
 fn exact_lru(trace: &[u64]) -> f64 {
     let (mut last, mut order) = (HashMap::new(), BTreeMap::new());
     let mut hits = 0;
@@ -64,8 +64,8 @@ fn exact_lru(trace: &[u64]) -> f64 {
     hits as f64 / (trace.len() / 2) as f64
 }
 
-/// LRU by copies to the tail answers less than FIFO: each copy takes the place of an item. The
-/// copy from the older half only is the one that pays.
+/// LRU by copying every hit to the tail has a lower hit ratio than FIFO, because each copy occupies
+/// the space of an item. Copying only from the older half is worthwhile.
 #[test]
 fn under_zipf_approximate_lru_answers_nearly_what_an_exact_list_does_and_more_than_fifo() {
     let trace = zipf_trace(300_000);

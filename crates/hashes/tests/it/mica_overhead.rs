@@ -1,4 +1,4 @@
-//! What an item costs beyond its key and value.
+//! Overhead per item in addition to its key and value.
 
 use alluvium_hashes::mica::mode::Erew;
 use alluvium_hashes::mica::{
@@ -7,7 +7,7 @@ use alluvium_hashes::mica::{
 
 const ITEMS: usize = 100_000;
 
-/// Sets keys of 8 bytes to values of 8 bytes, and returns how many of them are there.
+/// Sets keys of 8 bytes to values of 8 bytes. Returns the number of keys that are present.
 macro_rules! fill {
     ($table:expr) => {{
         let table = &mut $table;

@@ -1,4 +1,4 @@
-//! Store mode beside a map: a get returns the last value, and nothing is lost.
+//! Store mode compared with a map: a get returns the last value, and no item is lost.
 
 use alluvium_hashes::mica::mode::Erew;
 use alluvium_hashes::mica::{
@@ -18,8 +18,8 @@ fn table(heap_bytes: usize, buckets: usize, spare_buckets: usize) -> Exclusive<L
     Exclusive::new(Lossless::new(&options).unwrap())
 }
 
-/// Fills a store until it refuses, keeps it full for a while, and empties it. Returns the
-/// refusals: for memory, and for buckets.
+/// Fills a store until it refuses, keeps it full for a while, and empties it. Returns the number of
+/// refusals for lack of memory and for lack of buckets.
 fn run(table: &mut Exclusive<Lossless<Erew>>, seed: u64, keys: u64) -> (u32, u32) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut model: HashMap<u64, (Vec<u8>, u64)> = HashMap::new();
@@ -91,7 +91,7 @@ fn nothing_is_lost_while_there_is_memory_and_what_does_not_fit_is_refused() {
     let mut small = table(60_000, 300, 100);
     let refused = run(&mut small, 1, 3000);
     assert!(refused.0 > 1000 && refused.1 == 0, "{refused:?}");
-    // All blocks have become one again: an item may be as large as the heap.
+    // All free blocks have merged into one, so an item may be as large as the heap.
     let key = HashedKey::new(SEED, b"large");
     small.set(key, &[7; 59_000], NEVER, 0).unwrap();
     assert_eq!(small.get(key, 0).unwrap(), [7; 59_000]);
@@ -134,11 +134,11 @@ fn a_burst_answers_as_single_requests_do() {
     assert_eq!(single.table().stats(), burst.table().stats());
 }
 
-/// Chance alone decides how full chains are: 192 Mi items behave as these do.
+/// Chain lengths depend only on chance, so 192 Mi items behave like these.
 #[test]
 fn a_tenth_of_spare_buckets_suffices_for_eleven_items_a_bucket_and_not_for_twelve() {
     let buckets = 20_000;
-    // Items a bucket, and buckets in a hundred that overflow, by Poisson's law.
+    // Items per bucket, and the percentage of buckets that overflow by the Poisson distribution.
     for (load, overflowing) in [(10, 4.9), (11, 9.3), (12, 15.6), (13, 23.6)] {
         let mut ample = table(16 << 20, buckets, buckets);
         let mut tight = table(16 << 20, buckets, buckets / 10);

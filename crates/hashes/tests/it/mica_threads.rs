@@ -1,4 +1,5 @@
-//! Readers and writers on real threads: no value is torn, foreign or older than one before.
+//! Readers and writers on real threads: no value is torn, belongs to another key, or is older than
+//! an earlier read.
 
 use alluvium_hashes::mica::mode::{Crcw, Crew};
 use alluvium_hashes::mica::{
@@ -10,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SEED: u64 = 8;
 const KEYS: u64 = 300;
 
-/// Returns a value that tells its key and version, and whether it is whole.
+/// Returns a value that identifies its key and version and shows whether it is complete.
 fn value(key: u64, version: u64) -> Vec<u8> {
     let word = (key << 40 | version).to_le_bytes();
     word.repeat(1 + (version % 12) as usize)
 }
 
-/// Returns the version of a whole value.
+/// Returns the version of a complete value.
 fn version(key: u64, bytes: &[u8]) -> u64 {
     let first = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     assert_eq!(first >> 40, key, "another key's value");
@@ -25,7 +26,7 @@ fn version(key: u64, bytes: &[u8]) -> u64 {
     version
 }
 
-/// Says that writing is over, also when an assertion ends it.
+/// Signals the end of writing, also when an assertion fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -34,8 +35,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Reads random keys until `is_over`, and some more. A version never falls, because writers' only
-/// rise.
+/// Reads random keys until `is_over`, and some more. Versions never decrease, because writers only
+/// increase them.
 fn read(seed: u64, is_over: &AtomicBool, mut get: impl FnMut(HashedKey<'_>, &mut Vec<u8>) -> bool) -> u64 {
     let (mut random, mut bytes, mut hits) = (fastrand::Rng::with_seed(seed), Vec::new(), 0);
     let mut newest = vec![0; KEYS as usize];
@@ -60,7 +61,7 @@ fn lossy(eviction: Eviction) -> LossyOptions {
     LossyOptions {
         eviction,
         seed: SEED,
-        // Wraps after 64 KiB.
+        // Wraps around after 64 KiB.
         offset_bits: 16,
         longest_item_bytes: 200,
         ..LossyOptions::new(6000, 60)
@@ -120,7 +121,7 @@ fn a_store_that_all_threads_write_loses_nothing_and_tears_nothing() {
                     let mut random = fastrand::Rng::with_seed(thread);
                     let (mut bytes, mut last) = (Vec::new(), vec![0; KEYS as usize]);
                     for round in 1..20_000 {
-                        // Keys of its own: it knows what it must read.
+                        // The thread's own keys, whose values it knows.
                         let key = random.u64(..KEYS / 2) * 2 + thread;
                         let hashed = key.to_le_bytes();
                         let hashed = HashedKey::new(SEED, &hashed);

@@ -1,6 +1,6 @@
-//! Keys by Zipf's law.
+//! Keys with a Zipf distribution.
 
-/// Draws ranks from 0 on by Zipf's law with exponent 0.99: Gray et al., SIGMOD 1994.
+/// Draws ranks from 0 on with a Zipf distribution with exponent 0.99: Gray et al., SIGMOD 1994.
 pub(crate) struct Zipf {
     count: f64,
     zeta: f64,
@@ -10,7 +10,7 @@ pub(crate) struct Zipf {
 pub(crate) const THETA: f64 = 0.99;
 
 impl Zipf {
-    /// Returns the law for `count` keys.
+    /// Returns the distribution for `count` keys.
     pub(crate) fn new(count: usize) -> Zipf {
         let terms = |count: usize| (1..=count).map(|rank| (rank as f64).powf(-THETA)).sum::<f64>();
         let (zeta, two) = (terms(count), terms(2));
@@ -19,7 +19,7 @@ impl Zipf {
         Zipf { count, zeta, eta }
     }
 
-    /// Draws a rank: 0 is the most frequent.
+    /// Draws a rank; 0 is the most frequent.
     pub(crate) fn draw(&self, random: &mut fastrand::Rng) -> u64 {
         let point = random.f64();
         let scaled = point * self.zeta;

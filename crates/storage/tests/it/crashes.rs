@@ -1,6 +1,6 @@
 //! The page-and-log story under the crash driver.
 //!
-//! In `cargo test` it is small. The large run, of which the counters are asserted, is
+//! The test is small in `cargo test`. The large run, which also asserts the counters, is
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=260000 ALLUVIUM_SIM_WORKERS=2 \
@@ -8,7 +8,7 @@
 //!     the_page_and_log_story_survives_every_crash --nocapture
 //! ```
 //!
-//! and with ten times the points the long one.
+//! The long run has ten times the points.
 //! [`alluvium_sim::harness`] has the other variables.
 
 use crate::page_log::{Flaw, PageLog};
@@ -37,7 +37,7 @@ fn on_two_tiers() -> PageLog {
     }
 }
 
-/// Long runs with few crash points: what is rare in a run is what wants many of them.
+/// Long runs with few crash points: events that are rare within a run need many runs.
 fn crashes() -> Crashes {
     Crashes {
         settings: Settings {
@@ -103,7 +103,7 @@ fn the_same_seed_gives_the_same_trace() {
     crashes().repeat([Access::Mapped, Access::Written].map(story), 3);
 }
 
-/// Wrong uses of the store: what its caller must not do.
+/// Incorrect uses of the store by its caller.
 #[test]
 fn every_wrong_use_of_the_store_is_found() {
     let flaws = [
@@ -131,7 +131,7 @@ fn replaying_a_commit_that_the_checkpoint_holds_is_harmless() {
     crashes.survive([flawed(Access::Written, Flaw::CutsTooLow)]);
 }
 
-/// Bugs of the store, as they look from the device.
+/// Bugs of the store, simulated at the device.
 #[test]
 fn every_bug_planted_under_the_store_is_found() {
     let bugs = [

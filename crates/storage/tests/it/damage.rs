@@ -1,8 +1,8 @@
-//! Every structure, every kind of damage: either it is found, or the answers are those of the
-//! undamaged store.
+//! Every kind of damage to every structure: either it is detected, or the answers equal those of
+//! the undamaged store.
 //!
-//! Small here; `ALLUVIUM_DAMAGE_CASES=24000 cargo test --release -p alluvium-storage --test it --
-//! damage --nocapture` is the large run.
+//! The test is small; `ALLUVIUM_DAMAGE_CASES=24000 cargo test --release -p alluvium-storage --test
+//! it -- damage --nocapture` is the large run.
 
 use crate::page_log::{Flaw, Mini, PageLog};
 use alluvium_device::Directory;
@@ -13,23 +13,23 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// How many cases are tried by default.
+/// Default number of cases.
 const CASES: u64 = 2500;
 
 fn cases() -> u64 {
     std::env::var("ALLUVIUM_DAMAGE_CASES").map_or(CASES, |cases| cases.parse().expect("a number of cases"))
 }
 
-/// A store that was used and then closed or killed, and what it must show.
+/// A store that was used and then closed or killed, with its expected contents.
 struct Subject {
     machine: SimDirectory,
     ledger: Ledger,
-    /// How it ended.
+    /// The way in which it ended.
     crash: Crash,
-    /// Commits up to here are in the last checkpoint.
+    /// Number of commits in the last checkpoint.
     checkpointed: usize,
     story: PageLog,
-    /// Where its nodes are in the tier.
+    /// Offset and length of its nodes in the tier.
     nodes: Vec<(u64, u64)>,
 }
 
@@ -83,7 +83,7 @@ impl Subject {
         }
     }
 
-    /// What a damaged copy says.
+    /// Opens a damaged copy and classifies the result.
     fn open(&self, image: &SimDirectory) -> Outcome {
         let directory: Arc<dyn Directory> = Arc::new(image.clone());
         let opened = catch_unwind(AssertUnwindSafe(|| {
@@ -115,9 +115,9 @@ impl Subject {
                 Ok(_) => found,
                 Err(violation) if self.crash == Crash::NONE => Outcome::Wrong(violation.to_string()),
                 Err(violation) => {
-                    // What lies behind the last record that names a synced watermark looks, once it
-                    // is damaged, as if it had never reached the disk. It must end the history
-                    // there, no earlier than the checkpoint.
+                    // A damaged record after the last one that names a synced watermark cannot be
+                    // distinguished from one that never reached the disk. The history must end
+                    // there, and no earlier than the checkpoint.
                     let view = reference.view().durable_up_to(self.checkpointed);
                     match reference.judge_at(&view, self.crash, contents) {
                         Ok(_) => Outcome::CutAtTheEnd,
@@ -131,7 +131,7 @@ impl Subject {
 enum Outcome {
     Found,
     Harmless,
-    /// The end of the log is gone, and nothing says that it was there.
+    /// The end of the log is missing, and no record shows that it existed.
     CutAtTheEnd,
     Wrong(String),
 }
@@ -148,11 +148,11 @@ fn nodes(mini: &Mini) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// The structures, each with the files it lives in.
+/// The structures, and the kinds of damage.
 const STRUCTURES: [&str; 5] = ["superblock", "extent map", "node", "log header", "log record"];
 const KINDS: [&str; 5] = ["flipped", "misdirected", "stale", "zeroed", "truncated"];
 
-/// A file and a range of it that holds a structure.
+/// Returns a file and a range of it that holds a structure.
 fn place(subject: &Subject, structure: &str, random: &mut fastrand::Rng) -> Option<(String, u64, u64)> {
     let names = subject.machine.list().unwrap();
     let file = |prefix: &str, random: &mut fastrand::Rng| {
@@ -172,7 +172,7 @@ fn place(subject: &Subject, structure: &str, random: &mut fastrand::Rng) -> Opti
         }
         "extent map" => {
             let (name, len) = file("extents-", random)?;
-            // Behind the deltas the file is zeros.
+            // The file contains zeros after the deltas.
             (name, 0, len.min(2048 + random.u64(0..2048)))
         }
         "node" => {

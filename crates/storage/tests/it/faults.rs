@@ -1,4 +1,4 @@
-//! The page-and-log story on devices that fail.
+//! The page-and-log story on failing devices.
 
 use crate::page_log::{Flaw, PageLog};
 use alluvium_sim::Settings;

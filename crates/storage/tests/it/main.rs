@@ -1,4 +1,4 @@
-//! All parts of this crate together.
+//! Integration tests of the storage layer.
 
 mod crashes;
 mod damage;

@@ -1,5 +1,4 @@
-//! Lookups of what is not in the cache, one after the other, in batches, and many under way at
-//! once.
+//! Lookups of uncached keys: one at a time, in batches, and many concurrently.
 
 use crate::scattered;
 use crate::world::{Sizes, World, mix, value};
@@ -14,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Instant;
 
-/// Lookups under way at once, or in a batch.
+/// Number of concurrent lookups, and size of a batch.
 const AT_ONCE: usize = 64;
 /// Blocks that the device reads in each step.
 const SLOTS: u64 = 32;
 const STEP_NS: u64 = 100_000;
 
-/// A device that costs nothing until it is switched on.
+/// A device without simulated cost until it is switched on.
 struct Switched {
     on: Arc<AtomicBool>,
     clock: Pdam,
@@ -36,7 +35,7 @@ impl CostClock for Switched {
     }
 }
 
-/// Thousands a second of `ask`, which looks the keys of some turns up.
+/// Returns the rate of `ask`, which looks up the keys of some turns, in thousands per second.
 fn thousands(turns: std::ops::Range<u64>, ask: impl FnOnce(std::ops::Range<u64>)) -> f64 {
     let start = Instant::now();
     let count = turns.end - turns.start;
@@ -85,7 +84,7 @@ pub(crate) fn lookups(sizes: Sizes) {
                 .for_each(|(&turn, found)| expect(turn, found));
         }
     };
-    // Index nodes and maplets are read.
+    // These lookups load index nodes and maplets into the cache.
     one_by_one(0..sizes.lookups / 4);
     on.store(true, Ordering::Relaxed);
     let few = sizes.lookups / 40;
@@ -100,7 +99,7 @@ pub(crate) fn lookups(sizes: Sizes) {
     );
 }
 
-/// Many lookups under way at once.
+/// Performs many concurrent lookups.
 fn many(
     tree: &Tree,
     mut turns: std::ops::Range<u64>,

@@ -1,13 +1,14 @@
-//! What the tiered tree writes, reads and keeps, counted at the device:
-//! `cargo bench -p alluvium-trees --bench tree [PART…]`.
+//! Writes, reads and space of the tiered tree, counted at the device: `cargo bench -p
+//! alluvium-trees --bench tree [PART…]`.
 //!
 //! *random*, *ordered*, *local* (half of the keys in order) and *subtree* load records of 124 bytes
-//! (24-byte keys, 100-byte values); bytes are counted, not timed, so one run says all. *warm* times
-//! lookups through a trunk of three levels. *deletes* and *scans* tell what a seek costs in front
-//! of what is deleted, and after maintenance. *stream* scans everything beside a raw read, in the
-//! directory that `ALLUVIUM_TREE_DIRECTORY` names, or in memory. *lookups* compares ways to have
-//! many lookups under way on a device that takes its time. *victims* compares whom a node flushes
-//! to. `ALLUVIUM_TREE_RECORDS` changes the number of records; without `--bench` everything is tiny.
+//! (24-byte keys, 100-byte values); bytes are counted, not timed, so one run suffices. *warm* times
+//! lookups through a trunk of three levels. *deletes* and *scans* measure the cost of a seek in
+//! front of deleted records, and after maintenance. *stream* compares a scan of everything with a
+//! raw read, in the directory that `ALLUVIUM_TREE_DIRECTORY` names, or in memory. *lookups*
+//! compares ways to perform many concurrent lookups on a slow device. *victims* compares the
+//! choices of the child to which a node flushes. `ALLUVIUM_TREE_RECORDS` changes the number of
+//! records. Without `--bench` everything is tiny.
 
 #[path = "../../tests/it/alone.rs"]
 #[allow(dead_code, reason = "what is measured is never opened again")]
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use world::{Key, RECORD, Sizes, World, key, mix, value};
 
-/// One of the words on the command line.
+/// A part of the bench, named on the command line.
 type Part = fn(Sizes);
 
 fn main() {
@@ -147,8 +148,7 @@ fn load(name: &str, sizes: Sizes, keys: fn(u64, u64) -> Key) {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// A load that falls into one 64th of the keys of a tree of four levels, beside one that falls
-/// everywhere.
+/// A load into one 64th of the keys of a tree of four levels, compared with a uniform load.
 fn subtree(sizes: Sizes) {
     let sizes = Sizes {
         memtable: (sizes.memtable / 64).max(64 << 10),
@@ -173,7 +173,7 @@ fn subtree(sizes: Sizes) {
             of(rewritten)
         );
     };
-    // Few, so that they do not make a large tree of what they fall into.
+    // Few records, so that the affected part does not become a large tree.
     let (all, few) = (sizes.records, sizes.records / 16);
     phase("to begin with", all, &|index| scattered(index, 0));
     phase("everywhere", few, &|index| scattered(all + index, 0));
@@ -182,10 +182,9 @@ fn subtree(sizes: Sizes) {
     });
 }
 
-/// Device reads for each lookup of a key whose leaf is in no cache, but index nodes and maplets
-/// are.
+/// Device reads per lookup of a key whose leaf is not cached, while index nodes and maplets are.
 fn cold(world: &World, sizes: Sizes, keys: fn(u64, u64) -> Key) {
-    // First some, so that index nodes and maplets have been read; then others.
+    // The first lookups load index nodes and maplets; later ones are measured.
     let mut ask = |turn: u64| {
         let index = mix(turn) % sizes.records;
         let found = world
@@ -215,7 +214,7 @@ fn cold(world: &World, sizes: Sizes, keys: fn(u64, u64) -> Key) {
     );
 }
 
-/// Lookups of what is cached, through a trunk of three levels.
+/// Lookups of cached keys through a trunk of three levels.
 fn warm(sizes: Sizes) {
     let sizes = Sizes {
         memtable: (sizes.memtable / 64).max(128 << 10),
@@ -266,7 +265,7 @@ fn warm(sizes: Sizes) {
     );
 }
 
-/// Seconds for a seek and its first record, the median of many.
+/// Returns the seconds for a seek and its first record, a median of many.
 fn seek_seconds(tree: &Tree, from: &dyn Fn(u64) -> Key) -> f64 {
     let mut times: Vec<f64> = (0..9)
         .map(|turn| {
@@ -288,7 +287,7 @@ fn deletes(sizes: Sizes) {
     }
     world.seal();
     let clean = seek_seconds(&world.tree, &|turn| ordered(records / 20 * (turn + 1), records));
-    // Nine tenths of everything at once.
+    // Deletes nine tenths of everything at once.
     let (from, to) = (
         ordered(records / 20, records),
         ordered(records / 20 * 19, records),
@@ -340,7 +339,7 @@ fn deletes(sizes: Sizes) {
     );
 }
 
-/// Short scans of what is only read: how many runs they have to merge before and after maintenance.
+/// Short scans of read-only data: the number of runs that they merge before and after maintenance.
 fn scans(sizes: Sizes) {
     let records = sizes.records / 10;
     let sizes = Sizes {
@@ -353,7 +352,7 @@ fn scans(sizes: Sizes) {
     }
     world.seal();
     let turns = sizes.lookups / 100;
-    // Microseconds for a scan of `length` records, and millions of records a second.
+    // Returns microseconds per scan of `length` records, and millions of records per second.
     let speed = |tree: &Tree, length: u64, turns: u64| {
         let start = Instant::now();
         for turn in 0..turns {
@@ -391,8 +390,8 @@ fn scans(sizes: Sizes) {
     }
 }
 
-/// How much of a simulated SSD's bandwidth (PDAM: a fixed number of blocks in each step) a scan of
-/// 1,000 cold records gets.
+/// Measures the share of a simulated SSD's bandwidth that a scan of 1,000 cold records achieves
+/// (PDAM: a fixed number of blocks per step).
 fn bandwidth(sizes: Sizes) {
     const SCANS: u64 = 100;
     const LENGTH: u64 = 1000;
@@ -436,7 +435,7 @@ fn bandwidth(sizes: Sizes) {
     }
 }
 
-/// Updates of which most go to few keys, by whom a node flushes to.
+/// Updates mostly of a few keys, by the choice of the child to which a node flushes.
 fn victims(sizes: Sizes) {
     let records = sizes.records / 20;
     let sizes = Sizes {

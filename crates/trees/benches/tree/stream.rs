@@ -1,4 +1,4 @@
-//! A scan of everything beside a raw read of as many bytes.
+//! A scan of everything compared with a raw read of the same number of bytes.
 
 use crate::scattered;
 use crate::world::{RECORD, Sizes, World, value};
@@ -14,11 +14,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes of a raw read, and how many are under way.
+/// Bytes per raw read, and the number of concurrent reads.
 const PIECE: u64 = 256 * KIB;
 const DEPTH: usize = 4;
 
-/// Where the store lives: in the directory that `ALLUVIUM_TREE_DIRECTORY` names, or in memory.
+/// Returns the directory of the store: the one that `ALLUVIUM_TREE_DIRECTORY` names, or one in
+/// memory.
 fn directory() -> Arc<dyn Directory> {
     match std::env::var("ALLUVIUM_TREE_DIRECTORY") {
         Ok(path) => Arc::new(FileDirectory::create(path).expect("a directory")),
@@ -26,7 +27,7 @@ fn directory() -> Arc<dyn Directory> {
     }
 }
 
-/// Megabytes a second.
+/// Returns megabytes per second.
 fn speed(bytes: u64, start: Instant) -> f64 {
     bytes as f64 / start.elapsed().as_secs_f64() / 1e6
 }
@@ -81,7 +82,7 @@ pub(crate) fn stream(sizes: Sizes) {
     let bytes = sizes.records * RECORD;
     for state in ["as it was loaded", "after maintenance"] {
         let raw = raw(&*directory, bytes);
-        // Many short scans, so that maintenance finds it worth its while.
+        // Many short scans, so that maintenance becomes worthwhile.
         for turn in 0..sizes.lookups / 100 {
             let range = KeyRange::new(&scattered(turn, 0), None);
             let mut iter = world.tree.iter(range, Direction::Forward, LAST, 0);

@@ -1,4 +1,4 @@
-//! The tree that is measured, and what it is filled with.
+//! The measured tree and its data.
 
 use crate::alone::Alone;
 use alluvium_base::{Message, Purpose, checksum};
@@ -15,7 +15,7 @@ pub(crate) type Key = [u8; 24];
 pub(crate) const VALUE: usize = 100;
 pub(crate) const RECORD: u64 = 124;
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) records: u64,
@@ -36,7 +36,7 @@ pub(crate) fn mix(number: u64) -> u64 {
     checksum(&number.to_be_bytes())
 }
 
-/// A value half of which can be compressed.
+/// Returns a value of which half is compressible.
 pub(crate) fn value(index: u64) -> [u8; VALUE] {
     let mut value = [b'v'; VALUE];
     for (chunk, part) in value[..VALUE / 2].chunks_mut(8).zip(0..) {
@@ -45,7 +45,7 @@ pub(crate) fn value(index: u64) -> [u8; VALUE] {
     value
 }
 
-/// A tree over a device in memory, whose counters count.
+/// A tree on a device in memory whose counters are active.
 pub(crate) struct World {
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) tree: Tree,
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// A memtable for m bytes of records beside what it needs itself.
+    /// Returns a memtable for this many bytes of records, plus its overhead.
     pub(crate) fn empty(bytes: u64) -> Memtable {
         Memtable::new(3 * bytes as usize + (1 << 20))
     }
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Writes the memtable out, and does all work that follows, and a checkpoint.
+    /// Flushes the memtable, runs all resulting work, and makes a checkpoint.
     pub(crate) fn seal(&mut self) {
         let sealed = std::mem::replace(&mut self.memtable, World::empty(self.memtable_bytes));
         self.filled = 0;

@@ -1,19 +1,19 @@
-//! A store that has one tree, and nothing else: its payload is the tree's root.
+//! A store with a single tree, whose root is the store's payload.
 
 use alluvium_storage::Result;
 use alluvium_storage::store::Store;
 use alluvium_trees::tiered::{Depth, Job, Tree, TreeOptions};
 use std::sync::Arc;
 
-/// What the owner of a store does for its tree.
+/// Operations of the owner of a store on its tree.
 pub(crate) trait Alone: Sized {
-    /// Opens the tree that the durable generation holds, or an empty one.
+    /// Opens the tree of the durable generation, or an empty one.
     fn open_alone(store: Arc<Store>, options: TreeOptions) -> Result<Self>;
 
-    /// Makes a durable generation that holds the tree.
+    /// Writes a durable generation that contains the tree.
     fn checkpoint(&self) -> Result<u64>;
 
-    /// Returns everything that is wrong with the tree and the store.
+    /// Returns all violations found in the tree and the store.
     fn check(&self, depth: Depth, jobs: &[&Job]) -> Result<Vec<String>>;
 }
 

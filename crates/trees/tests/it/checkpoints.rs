@@ -1,4 +1,4 @@
-//! Checkpoints of large trunks, and of trunks that change meanwhile.
+//! Checkpoints of large trunks, and of trunks that change during the checkpoint.
 
 use crate::alone::Alone;
 use crate::schema::schema;
@@ -44,7 +44,7 @@ fn settle(tree: &Tree) {
     }
 }
 
-/// The tree is closed and opened.
+/// Closes and reopens the tree.
 fn reopened(directory: Arc<dyn Directory>, tree: Tree) -> Tree {
     drop(tree);
     let store = Store::open(directory, &crate::world::store_options()).unwrap();
@@ -57,7 +57,7 @@ fn a_trunk_of_many_nodes_with_long_keys_is_read_back() {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let store = Store::create(Arc::clone(&directory), &crate::world::store_options(), b"").unwrap();
     let tree = Tree::create(Arc::new(store), options());
-    // Separators are as long as what keys have in common, and every trunk node names several.
+    // Separators include the keys' common prefix, and every trunk node has several of them.
     let key = |number: u32| [&[b'k'; 6000][..], format!("{number:08}").as_bytes()].concat();
     let count = 9_000;
     for part in 0..count / 100 {

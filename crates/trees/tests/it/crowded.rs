@@ -1,4 +1,4 @@
-//! Lookups where the cache can hold nothing, because others hold all of it.
+//! Lookups while the cache cannot admit nodes, because other readers hold all of it.
 
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
@@ -17,13 +17,13 @@ fn key(number: u32) -> Vec<u8> {
     format!("{number:08}").into_bytes()
 }
 
-/// How long a value is: every seventh is kept apart from its leaf, so that a lookup needs two
-/// nodes.
+/// Returns the length of a value. Every seventh value is separated from its leaf, so its lookup
+/// needs two nodes.
 fn len(number: u32) -> usize {
     if number.is_multiple_of(7) { 2000 } else { 900 }
 }
 
-/// Two runs, the newer with every other key; each leaf holds a few keys.
+/// A tree of two runs, the newer with every other key. Each leaf holds a few keys.
 fn tree() -> Tree {
     let options = StoreOptions {
         cache_bytes: 1 << 20,

@@ -1,4 +1,4 @@
-//! What a tree says of its cost: memory, debt, the weight of ranges.
+//! Estimates of a tree: memory, compaction debt, the sizes of ranges.
 
 use crate::alone::Alone;
 use crate::schema::schema;
@@ -20,7 +20,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("{number:08}").into_bytes()
 }
 
-/// Writes 500 keys, in an order that is not theirs.
+/// Writes 500 keys, not in key order.
 fn write(tree: &Tree, part: u32, message: impl Fn(u64) -> Message<'static>) {
     let memtable = Memtable::new(1 << 20);
     let mut sequence = tree.cut();
@@ -41,7 +41,7 @@ fn settle(tree: &Tree) {
     }
 }
 
-/// Every key is deleted, and nothing of it stays.
+/// Deletes every key and checks that the tree becomes empty.
 fn delete_all(tree: &Tree) {
     for part in 0..KEYS / 500 {
         write(tree, part, Message::delete);
@@ -87,7 +87,7 @@ fn a_tree_knows_about_what_it_holds_and_what_it_owes() {
     assert!(most.pending_bytes < 2 * user, "{most:?}");
 
     let everything = KeyRange::everything();
-    // Pieces of a leaf count the runs' leaves at their borders on both sides.
+    // Ranges within a leaf include the runs' leaves at both ends of the range.
     let len = tree.approximate_len(&everything).unwrap();
     assert!(len.abs_diff(u64::from(KEYS)) < u64::from(KEYS) / 10, "{len}");
     let size = tree.size_on_disk(&everything).unwrap();
@@ -103,8 +103,8 @@ fn a_tree_knows_about_what_it_holds_and_what_it_owes() {
         let range = KeyRange::new(&key(low), Some(&key(high)));
         let wanted = u64::from(high.min(KEYS).saturating_sub(low));
         let found = tree.approximate_len(&range).unwrap();
-        // A leaf has about 36 records; each run on the path has one at each end that is counted in
-        // part.
+        // A leaf has about 36 records. Each run on the path has one partially counted leaf at each
+        // end.
         assert!(
             found.abs_diff(wanted) <= wanted / 10 + 2 * 36 * runs,
             "{low} to {high}: {found}, {runs} runs"
@@ -139,7 +139,7 @@ fn different_keys_are_counted_however_often_they_were_written() {
     };
     let tree = Tree::create(Arc::new(store), options);
     assert_eq!(tree.distinct_keys().unwrap().keys, 0.0);
-    // All keys once, then a quarter of them four times more; compactions go as far as they like.
+    // All keys once, then a quarter of them four more times. Compactions are unlimited.
     let parts = KEYS / 500;
     for part in (0..parts).chain((0..parts).map(|part| part % (parts / 4))) {
         write(&tree, part, |sequence| Message::put(sequence, &[7; 100]));

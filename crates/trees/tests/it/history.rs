@@ -1,5 +1,4 @@
-//! The reference: every message about every key, and what a reader at any sequence number must
-//! find.
+//! The reference model: all messages to every key, and the result of a read at any sequence number.
 
 use alluvium_base::{Kind, Sequence};
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ struct Event {
     operand: Vec<u8>,
 }
 
-/// All that ever happened and that a reader may still ask about. Operands of merges are appended.
+/// All messages that a reader may still see. Merge operands are appended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     events: BTreeMap<Vec<u8>, Vec<Event>>,
@@ -43,8 +42,8 @@ impl History {
         }
     }
 
-    /// What a reader at `at` finds at the moment `now_ms`: straight from what each kind of message
-    /// means.
+    /// Returns the value that a reader at `at` sees at time `now_ms`, directly from the definition
+    /// of each message kind.
     pub(crate) fn read(&self, key: &[u8], at: Sequence, now_ms: u64) -> Option<Vec<u8>> {
         self.value(key, self.events.get(key)?, at, now_ms)
     }
@@ -79,7 +78,7 @@ impl History {
         value
     }
 
-    /// Every key with its value, in the order of the keys.
+    /// Returns all pairs in key order.
     pub(crate) fn scan(&self, at: Sequence, now_ms: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
         let found = self.events.iter().filter_map(|(key, events)| {
             let value = self.value(key, events, at, now_ms)?;
@@ -88,8 +87,8 @@ impl History {
         found.collect()
     }
 
-    /// Forgets what no reader below `horizon` needs any more: older messages that newer ones hide
-    /// from every reader, and range deletes with nothing left under them.
+    /// Discards the messages that no reader at or above `horizon` needs: older messages hidden by
+    /// newer ones from every reader, and range deletes that cover no messages.
     pub(crate) fn forget(&mut self, horizon: Sequence) {
         let ranges = &self.ranges;
         self.events.retain(|key, events| {
@@ -120,23 +119,23 @@ impl History {
         self.ranges.retain(|range| range.2 > horizon);
     }
 
-    /// Returns whether any message or deleted range is about a key.
+    /// Returns whether any message or range delete applies to a key.
     pub(crate) fn touches(&self, key: &[u8]) -> bool {
         self.events.contains_key(key) || self.is_range_deleted(key)
     }
 
-    /// Returns whether a deleted range covers a key.
+    /// Returns whether a range delete covers a key.
     pub(crate) fn is_range_deleted(&self, key: &[u8]) -> bool {
         let mut ranges = self.ranges.iter();
         ranges.any(|(start, end, _)| start.as_slice() <= key && key < end.as_slice())
     }
 
-    /// Returns the keys that there are messages of, in order.
+    /// Returns the keys that have messages, in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Vec<u8>> {
         self.events.keys().cloned()
     }
 
-    /// Adds what another one has, as what came after `last`.
+    /// Appends the messages of another history after `last`.
     pub(crate) fn append(&mut self, newer: History, last: Sequence) {
         for (key, events) in newer.events {
             let events = events.into_iter().map(|event| Event {
@@ -150,7 +149,7 @@ impl History {
             .extend(ranges.map(|(start, end, sequence)| (start, end, sequence + last)));
     }
 
-    /// Everything after `sequence` did not happen.
+    /// Discards everything after `sequence`.
     pub(crate) fn cut(&mut self, sequence: Sequence) {
         self.ranges.retain(|range| range.2 <= sequence);
         self.events.retain(|_, events| {

@@ -1,4 +1,4 @@
-//! What differs by keyspace: filters.
+//! Behaviour that differs by keyspace: compaction filters.
 
 use crate::alone::Alone;
 use crate::schema::appending;
@@ -15,7 +15,7 @@ use alluvium_trees::tiered::{Depth, Progress, Shape, Tree, TreeOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Removes what begins with `r`, shortens what begins with `s`, and counts what it was asked.
+/// Removes values that begin with `r`, shortens those that begin with `s`, and counts its calls.
 #[derive(Debug, Default)]
 struct Sieve(AtomicU64);
 
@@ -49,7 +49,7 @@ impl Schema for Filtered {
     }
 }
 
-/// What is written under a key: kept, removed, shortened, merged; a few of each are long.
+/// Returns the value of a key: kept, removed, shortened or merged. A few of each are long.
 fn value(number: u32) -> Vec<u8> {
     let len = if number.is_multiple_of(25) { 3000 } else { 30 };
     vec![[b'k', b'r', b's', b'm'][number as usize % 4]; len]
@@ -124,7 +124,7 @@ fn a_filter_has_its_way_in_its_keyspace_once_nobody_holds_it_back() {
             assert_eq!(found, Some(value(number)), "{number}");
         }
     };
-    // Compactions may not forget anything yet: what has been compacted lies above the horizon.
+    // Compactions may not filter these records yet, because they are above the horizon.
     assert_eq!(sieve.0.load(Ordering::Relaxed), 0);
     all_is_there();
     tree.horizon().raise(sequence);

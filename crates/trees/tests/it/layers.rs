@@ -1,4 +1,4 @@
-//! Layers of an ingest by themselves, compared with a reference after each change.
+//! The layers of an ingest alone, compared with a reference after each change.
 
 use crate::under_way::UnderWay;
 use crate::world::Workload;

@@ -1,5 +1,5 @@
-//! The tiered tree: against a reference model, and under crashes and faults. Levels of runs:
-//! against the model and against levels that copy everything, and under crashes.
+//! The tiered tree, compared with a reference model, and under crashes and faults. Levels of runs,
+//! compared with the model and with levels that copy everything, and under crashes.
 
 mod alone;
 mod checkpoints;

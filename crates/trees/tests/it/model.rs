@@ -1,4 +1,4 @@
-//! Random operations of users and of the background, compared with the reference at every step.
+//! Random operations of users and of background work, compared with the reference after every step.
 
 use crate::world::{Workload, World};
 use alluvium_device::memory::MemoryDirectory;
@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// From this many operations on, every outcome of a compaction must have come up a hundred times.
+/// Number of operations from which every outcome of a compaction must have occurred a hundred
+/// times.
 const LARGE: u64 = 1_000_000;
 
-/// After more operations than these the tree is not maintained to the end: each wish looks at every
-/// leaf, which takes minutes then.
+/// Number of operations above which the tree is not fully maintained: choosing each step examines
+/// every leaf, which then takes minutes.
 const MAINTAINED: u64 = 50_000;
 
 /// Runs one seed for `operations` operations.
@@ -53,8 +54,7 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
     world.settle().unwrap();
     world.compare_snapshots().unwrap();
     if operations <= MAINTAINED {
-        // Maintenance comes to an end, also while a snapshot reads below what has been deleted
-        // since.
+        // Maintenance terminates, even while a snapshot reads data deleted since.
         world.hold_snapshot();
         for _ in 0..200 {
             world.write().unwrap();
@@ -147,7 +147,7 @@ fn the_tree_reads_what_the_reference_reads() {
                 .map(move |&(name, workload)| (name, workload, seed))
         })
         .collect();
-    // Who is free takes the next run; each follows from its seed alone.
+    // Each idle thread runs the next seed. A run depends only on its seed.
     let next = AtomicUsize::new(0);
     let done = Mutex::new((BTreeMap::<Edge, u64>::new(), 0, 0));
     std::thread::scope(|scope| {

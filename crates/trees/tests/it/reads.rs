@@ -1,5 +1,5 @@
-//! Readers of the world: point lookups and scans, of the tree and through the memtables, with other
-//! work in between.
+//! Readers of the world: point lookups and scans, of the tree alone and through the memtables,
+//! interleaved with other work.
 
 use crate::world::World;
 use alluvium_base::Sequence;
@@ -13,7 +13,7 @@ use alluvium_stories::Stack;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// What is scanned.
+/// The layers that a scan reads.
 #[derive(Clone, Copy, Debug)]
 enum Layers {
     Tree,
@@ -21,7 +21,7 @@ enum Layers {
 }
 
 impl World {
-    /// A point lookup through the memtables, as of now.
+    /// A current point lookup through the memtables.
     pub(crate) fn get(&mut self) -> Result<()> {
         let key = self.key();
         let mut gather = [Gather::new(LAST, self.now_ms, Some(&Append))];
@@ -58,7 +58,7 @@ impl World {
                 key.escape_ascii()
             );
         }
-        // Now, with what memtables say.
+        // A current read that includes the memtables.
         let gather = |_| Gather::new(LAST, self.now_ms, Some(&Append));
         let mut gathers: Vec<Gather<'_>> = refs.iter().map(gather).collect();
         self.stack.gather(&self.tree, &refs, &mut gathers)?;
@@ -69,7 +69,7 @@ impl World {
         self.poll_lookups()
     }
 
-    /// Lookups that are polled now and then, with other work in between.
+    /// Lookups that are polled at intervals, interleaved with other work.
     fn poll_lookups(&mut self) -> Result<()> {
         let at = self.sequence;
         self.snapshots.push(at);
@@ -96,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// What goes on during a read.
+    /// Performs other work during a read.
     fn work_amid(&mut self) -> Result<()> {
         match self.random.u32(..120) {
             0..3 => self.poll_step(),
@@ -112,8 +112,8 @@ impl World {
         self.snapshots.get(at).copied().unwrap_or(self.tree.cut())
     }
 
-    /// A scan of a stretch, either way, with other work in between: of the tree at a snapshot, or
-    /// through the memtables as of now.
+    /// A scan of a range in either direction, interleaved with other work: of the tree at a
+    /// snapshot, or of the current state through the memtables.
     pub(crate) fn scan(&mut self) -> Result<()> {
         let layers = if self.random.bool() {
             Layers::Tree
@@ -124,7 +124,7 @@ impl World {
             Layers::Tree => self.some_snapshot(),
             Layers::All => self.sequence,
         };
-        // It is a snapshot, for as long as the scan takes.
+        // The sequence number counts as a snapshot during the scan.
         self.snapshots.push(at);
         let result = self.scan_at(at, layers);
         let index = self.snapshots.iter().rposition(|&snapshot| snapshot == at);
@@ -132,7 +132,7 @@ impl World {
         result
     }
 
-    /// Compares all that every snapshot holds with the reference.
+    /// Compares the contents of every snapshot with the reference.
     pub(crate) fn compare_snapshots(&mut self) -> Result<()> {
         let cut = self.tree.cut();
         for at in self.snapshots.clone().into_iter().filter(|&at| at <= cut) {
@@ -212,7 +212,8 @@ impl World {
                 expected.as_ref().map(|(key, _)| key.escape_ascii().to_string()),
                 self.tree.draw()
             );
-            // This one and the list's: between its calls an iterator holds no memtable.
+            // The references of the world and of the list. Between its calls, an iterator holds no
+            // memtable.
             assert_eq!(Arc::strong_count(&self.memtable), 2);
             let Some((key, _)) = found else { break };
             self.note(&key);

@@ -1,4 +1,4 @@
-//! What a repair writes again, and where.
+//! The nodes that a repair rewrites, and their location.
 
 use crate::alone::Alone as _;
 use crate::schema::schema_with;
@@ -54,7 +54,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("user{number:012}").into_bytes()
 }
 
-/// A store whose tree has been compacted, onto its second tier.
+/// A store whose tree has been compacted to its second tier.
 fn compacted() -> [SimDirectory; 2] {
     let machines = [SimDirectory::new(1), SimDirectory::new(2)];
     let store = Store::create(both(&machines), &store_options(), b"").unwrap();
@@ -80,7 +80,7 @@ fn compacted() -> [SimDirectory; 2] {
     machines
 }
 
-/// Opens the store without its map; what is damaged of the tree.
+/// Opens the store without its map and returns the damage to the tree.
 fn survey(machines: &[SimDirectory; 2]) -> (alluvium_storage::store::Opening, Salvage) {
     let opening = Store::open_without_map(both(machines), &store_options()).unwrap();
     let files = Files {

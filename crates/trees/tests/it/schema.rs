@@ -1,11 +1,11 @@
-//! Keyspaces for tests: named by the first bytes of a key, kept in different ways.
+//! Keyspaces for tests, identified by the first bytes of a key, with different rules.
 
 use alluvium_dictionary::merge::Append;
 use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace, Schema};
 use alluvium_storage::Codec;
 use std::sync::Arc;
 
-/// Keyspaces by prefixes of this many bytes; every key has as many.
+/// Keyspaces identified by key prefixes of this many bytes. Every key is at least this long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prefixed(pub(crate) usize);
 
@@ -29,7 +29,7 @@ impl Schema for Prefixed {
     }
 }
 
-/// Merges append.
+/// Rules with a merge operator that appends.
 pub(crate) fn appending(codec: Codec) -> KeyspaceRules {
     KeyspaceRules {
         operator: Some(Arc::new(Append)),
@@ -43,7 +43,7 @@ pub(crate) fn schema(prefix: usize, codec: Codec) -> Arc<dyn Schema> {
     schema_with(prefix, codec, None)
 }
 
-/// The same; where all keys are in one keyspace, longer values than these are kept apart.
+/// As [`schema`]. If all keys are in one keyspace, values longer than the threshold are separated.
 pub(crate) fn schema_with(prefix: usize, codec: Codec, value_threshold: Option<usize>) -> Arc<dyn Schema> {
     if prefix == 0 {
         Arc::new(OneKeyspace::new(KeyspaceRules {

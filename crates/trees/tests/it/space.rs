@@ -1,4 +1,4 @@
-//! Space that comes back.
+//! Space reclamation.
 
 use crate::alone::Alone;
 use crate::schema::{schema, schema_with};
@@ -47,12 +47,12 @@ fn compact(tree: &Tree) {
     }
 }
 
-/// Bytes in extents that something needs.
+/// Bytes of the extents in use.
 fn live_extents(tree: &Tree) -> u64 {
     tree.store().usage().0.total().live_extent_bytes
 }
 
-/// Nine of ten values of every extent are overwritten by short ones.
+/// Overwrites nine of ten values of every extent with short ones.
 fn mostly_overwritten(len: usize) {
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
@@ -66,12 +66,13 @@ fn mostly_overwritten(len: usize) {
     let all = live_extents(&tree);
     assert!(all >= u64::from(KEYS) * len as u64);
     write(&tree, (0..KEYS).filter(|number| number % 10 > 0), b"short");
-    // The first knows how little of each extent is left, the second gives them up.
+    // The first compaction learns how little of each extent is live; the second rewrites the rest
+    // and frees them.
     compact(&tree);
     assert!(live_extents(&tree) > all * 9 / 10);
     compact(&tree);
     assert!(live_extents(&tree) < all / 4, "{} of {all}", live_extents(&tree));
-    // What is dense is passed on by pointer, as ever.
+    // Dense extents are still passed on by reference.
     let written = tree.stats().compacted_bytes;
     compact(&tree);
     let again = tree.stats().compacted_bytes - written;
@@ -119,7 +120,7 @@ fn empty_with(fanout: usize, schema: Arc<dyn Schema>) -> Tree {
     Tree::create(Arc::new(store.unwrap()), options)
 }
 
-/// Does the compactions that are due.
+/// Runs the compactions that are due.
 fn work(tree: &Tree) {
     while let Some(mut job) = tree.next_job().unwrap() {
         while job.poll(10_000).unwrap() == Progress::More {}
@@ -142,7 +143,7 @@ fn keys_that_are_overwritten_evenly_keep_few_older_versions() {
     for turn in 0..6 * EVEN / AT_ONCE {
         write(&tree, (0..AT_ONCE).map(|_| random.u32(..EVEN)), &[2; 500]);
         work(&tree);
-        // Each key has been overwritten twice then, about.
+        // By then, each key has been overwritten about twice.
         if turn >= 2 * EVEN / AT_ONCE {
             let records = tree.weigh(&KeyRange::everything()).unwrap().records;
             taken.push(100 * records / u64::from(EVEN));
@@ -176,7 +177,7 @@ fn what_is_loaded_in_order_is_written_once_and_every_lookup_asks_one_run() {
         let found = tree.get(&key(number), LAST, 0).unwrap();
         assert_eq!(found.as_deref(), Some(&[3; 500][..]), "{number}");
     }
-    // What is written in between lies above, and is found first.
+    // Writes in between are in newer runs and are found first.
     write(&tree, (0..count).step_by(10), &[4; 5]);
     work(&tree);
     for number in (0..count).step_by(5) {
@@ -191,8 +192,8 @@ fn what_is_loaded_in_order_is_written_once_and_every_lookup_asks_one_run() {
     assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
 }
 
-/// One key is overwritten a million times, while some read what was there at some moments: how many
-/// records remain, and bytes on disk.
+/// Overwrites one key a million times, with snapshots at some moments. Returns the number of
+/// remaining records, and bytes on disk.
 fn overwritten(snapshots: &[u64]) -> (u64, u64) {
     const MEMTABLES: u64 = 50;
     const EACH: u64 = 20_000;
@@ -255,7 +256,7 @@ fn overwrites_take_no_space_while_snapshots_are_held() {
 
 #[test]
 fn what_is_left_of_a_well_compressed_node_is_known_to_be_needed() {
-    // The share of a tiny value rounds down to no byte at all.
+    // The share of a tiny value rounds down to zero bytes.
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
     let options = TreeOptions {

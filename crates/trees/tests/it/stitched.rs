@@ -1,5 +1,5 @@
-//! Leaves that compactions of the tiered tree take over unread: what is written and read for loads
-//! in order, at random and in between, with and without them.
+//! Leaves that compactions of the tiered tree reuse without reading them: bytes written and read
+//! for sequential, random and mixed loads, with and without reuse.
 
 use crate::alone::Alone;
 use alluvium_base::message::LAST;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 const MEMTABLE: u64 = 256 << 10;
 
-/// A tree, and what it must hold.
+/// A tree and its expected contents.
 struct Loaded {
     directory: Arc<dyn Directory>,
     tree: Tree,
@@ -77,7 +77,7 @@ impl Loaded {
         }
     }
 
-    /// The memtable sinks into the tree, and all that is due is done.
+    /// Flushes the memtable into the tree and runs all work that is due.
     fn sink(&mut self) {
         let fresh = Arc::new(Memtable::new(2 << 20));
         let sealed = std::mem::replace(&mut self.memtable, fresh);
@@ -97,7 +97,7 @@ impl Loaded {
         }
     }
 
-    /// Bytes that were written to runs and filters for each byte of users, in hundredths.
+    /// Bytes written to runs and filters per user byte, in hundredths.
     fn amplification(&self) -> u64 {
         let stats = self.tree.stats();
         100 * (stats.compacted_bytes + stats.incorporated_bytes) / self.written
@@ -124,7 +124,7 @@ impl Loaded {
     }
 }
 
-/// Loads as many keys, of which a share follows the one before and the others lie anywhere.
+/// Loads `count` keys. A share of them follows the previous key, and the others are random.
 fn mixed(adoption: Adoption, in_order_percent: u64, count: u64) -> Loaded {
     let mut loaded = Loaded::new(adoption);
     let mut random = fastrand::Rng::with_seed(9);
@@ -138,7 +138,7 @@ fn mixed(adoption: Adoption, in_order_percent: u64, count: u64) -> Loaded {
     loaded
 }
 
-/// Overwrites clusters of neighbours of what was loaded before.
+/// Overwrites clusters of neighbouring keys of an earlier load.
 fn clustered(adoption: Adoption, cluster: u64, count: u64) -> Loaded {
     let mut loaded = Loaded::new(adoption);
     (0..count).for_each(|number| loaded.put(number));
@@ -171,7 +171,7 @@ fn what_comes_in_order_is_taken_over_and_never_read() {
         with + bytes / 2 < without,
         "{with} and {without} bytes read, {bytes} taken over"
     );
-    // All of it in order passes the trunk as whole runs already.
+    // A fully sequential load already passes the trunk as whole runs.
     let ordered = mixed(Adoption::WhereCheaper, 100, 20_000);
     assert!(ordered.amplification() < 110, "{}", ordered.amplification());
 }
@@ -205,7 +205,7 @@ fn clusters_leave_their_neighbours_where_they_are_and_all_space_comes_free() {
         live(&adopting) < 2 * live(&copying),
         "extents are not held for a leaf or two"
     );
-    // Everything is deleted: no extent of any run is left.
+    // After everything is deleted, no extent of any run remains.
     let mut loaded = adopting;
     loaded.sequence += 1;
     let everything = [0xff; 9];
@@ -232,7 +232,7 @@ fn clusters_leave_their_neighbours_where_they_are_and_all_space_comes_free() {
     assert!(usage.live_extent_bytes <= 8 * UNIT, "{usage:?}");
 }
 
-/// Prints the bytes written for each byte of users, before and after:
+/// Prints the bytes written per user byte, with and without reuse:
 ///
 /// ```text
 /// ALLUVIUM_STITCHED_KEYS=300000 \

@@ -1,4 +1,4 @@
-//! An ingest under way beside a tree: layers of random messages, compared with a reference.
+//! An unfinished ingest and its tree: layers of random messages, compared with a reference.
 
 use crate::history::History;
 use crate::world::Workload;
@@ -13,7 +13,7 @@ use alluvium_dictionary::versioned::LayerIngest;
 use alluvium_storage::Result;
 use alluvium_trees::tiered::Tree;
 
-/// An ingest, and what it must say: layer `n` has the number `n + 1`.
+/// An ingest and its expected contents. Layer `n` has the sequence number `n + 1`.
 pub(crate) struct UnderWay {
     ingest: LayerIngest<Tree>,
     own: History,
@@ -31,7 +31,7 @@ impl UnderWay {
         self.ingest.layers() + 1
     }
 
-    /// Writes a layer of random messages whose keys `key_of` names, or of a deleted range.
+    /// Writes a layer of random messages with keys from `key_of`, or of a range delete.
     pub(crate) fn write_layer(
         &mut self,
         random: &mut fastrand::Rng,
@@ -92,7 +92,7 @@ impl UnderWay {
         self.own.cut(layers);
     }
 
-    /// Compares what the layers say of a key.
+    /// Compares the layers' messages to a key.
     pub(crate) fn compare(&self, key: &[u8], now_ms: u64) -> Result<()> {
         let mut gather = Gather::new(LAST, now_ms, Some(&Append));
         self.ingest.gather(Key::new(key), &mut gather)?;
@@ -123,7 +123,7 @@ impl UnderWay {
         Ok(())
     }
 
-    /// Makes it part of its tree as the commits behind `last`, and returns how many there are.
+    /// Attaches the ingest to its tree as the commits after `last`. Returns their number.
     pub(crate) fn attach(self, last: Sequence, history: &mut History) -> Result<u64> {
         let layers = self.ingest.layers();
         self.ingest.attach(last + 1)?;

@@ -1,4 +1,4 @@
-//! A tree with a memtable above it, driven by one seed and compared with the reference at every
+//! A tree with a memtable above it, driven by a seed and compared with the reference after every
 //! step.
 
 use crate::alone::Alone;
@@ -22,16 +22,16 @@ use alluvium_trees::tiered::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Compactions that go on at once.
+/// Number of concurrent compactions.
 const WORKERS: usize = 20;
 
-/// How keys are drawn, and how often what is done.
+/// Distribution of keys and frequency of operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
     pub(crate) keys: u32,
-    /// Percentage of cases in which keys come in order.
+    /// Percentage of sequential keys.
     pub(crate) sequential: u32,
-    /// Percentage of cases in which all keys fall in one 64th of the space.
+    /// Percentage of keys within one 64th of the key space.
     pub(crate) local: u32,
     pub(crate) deletes: u32,
     pub(crate) merges: u32,
@@ -40,13 +40,13 @@ pub(crate) struct Workload {
     pub(crate) shape: Shape,
     pub(crate) victim: Victim,
     pub(crate) codec: Codec,
-    /// Bytes of a keyspace's prefix; with none, all keys are in one.
+    /// Bytes of a keyspace's prefix. With 0, all keys are in one keyspace.
     pub(crate) prefix: usize,
-    /// How many read what was there once, at the same time.
+    /// Number of concurrent snapshots.
     pub(crate) snapshots: usize,
     /// Bytes of a page.
     pub(crate) page: u32,
-    /// Values longer than this are kept apart from their keys.
+    /// Values longer than this are stored separately from their keys.
     pub(crate) value_threshold: Option<usize>,
 }
 
@@ -114,27 +114,27 @@ pub(crate) struct World {
     pub(crate) random: fastrand::Rng,
     pub(crate) history: History,
     pub(crate) memtable: Arc<Memtable>,
-    /// The memtable holds what was committed above this.
+    /// The memtable holds the commits above this sequence number.
     base: Sequence,
-    /// A memtable that takes no more, what it lies above, its cut, and its incorporation.
+    /// A sealed memtable, its base, its cut, and its incorporation.
     sealed: Option<(Arc<Memtable>, Sequence, Sequence, Option<Incorporation>)>,
     pub(crate) stack: Arc<Stack>,
-    /// Compactions under way at once.
+    /// Concurrent compactions.
     steps: Vec<Step>,
     digesting: Option<Digesting>,
     ingest: Option<UnderWay>,
-    /// Ingests that were attached.
+    /// Number of attached ingests.
     pub(crate) ingests: u64,
     pub(crate) snapshots: Vec<Sequence>,
     pub(crate) sequence: Sequence,
-    /// What the newest checkpoint holds: a reopening goes back to it.
+    /// Sequence number of the newest checkpoint, to which a reopening returns.
     durable: Sequence,
     next_in_order: u32,
     pub(crate) now_ms: u64,
-    /// A hash of everything that was found, to compare two runs of one seed.
+    /// A hash of all results, to compare two runs of one seed.
     pub(crate) trace: u64,
     pub(crate) maintenance: Maintenance,
-    /// What became of compactions before the last reopening.
+    /// Outcomes of compactions before the last reopening.
     edges: BTreeMap<Edge, u64>,
 }
 
@@ -143,7 +143,7 @@ impl World {
         let options = store_options_of(&workload);
         let store = Store::create(Arc::clone(&directory), &options, b"").unwrap();
         let tree = Tree::create(Arc::new(store), World::options(&workload));
-        // Scans find the same however little they may hold between their calls.
+        // The results of scans do not depend on how much they may hold between calls.
         tree.limit_scans([u64::MAX, 0, 20_000][(seed % 3) as usize]);
         let world = World {
             directory,
@@ -172,7 +172,7 @@ impl World {
         world
     }
 
-    /// Bytes that a memtable takes before it has anything.
+    /// Bytes of an empty memtable.
     const EMPTY: usize = 64 << 10;
 
     fn options(workload: &Workload) -> TreeOptions {
@@ -200,7 +200,7 @@ impl World {
         self.key_of(number)
     }
 
-    /// Keys come in the order of their numbers. Some are long, one is empty where that can be.
+    /// Keys are ordered by their numbers. Some are long, and one is empty where that is permitted.
     fn key_of(&self, number: u32) -> Vec<u8> {
         match number {
             0 if self.workload.prefix == 0 => Vec::new(),
@@ -217,7 +217,7 @@ impl World {
         };
         let byte = self.random.u8(..);
         let mut value = vec![byte; len];
-        // Some values can be compressed, some by half, some not at all.
+        // Some values compress well, some by half, some not at all.
         if self.workload.is_compressed() {
             let random = [0, len / 2, len][self.random.usize(..3)];
             self.random.fill(&mut value[..random]);
@@ -225,7 +225,7 @@ impl World {
         value
     }
 
-    /// The oldest sequence number that a reader may still read at.
+    /// Returns the lowest sequence number at which a read may still happen.
     fn horizon(&self) -> Sequence {
         self.snapshots
             .iter()
@@ -235,14 +235,14 @@ impl World {
             .min(self.tree.cut())
     }
 
-    /// Versions that no snapshot and no later reader can tell apart may be folded.
+    /// Versions that no snapshot and no later reader can distinguish may be folded.
     fn raise_horizon(&self) {
         let mut snapshots = self.snapshots.clone();
         snapshots.sort_unstable();
         self.tree.horizon().raise_past(snapshots, self.sequence);
     }
 
-    /// One write of a user.
+    /// Performs one user write.
     pub(crate) fn write(&mut self) -> Result<()> {
         self.sequence += 1;
         let at = self.sequence;
@@ -293,7 +293,7 @@ impl World {
         Ok(())
     }
 
-    /// Seals the memtable; the sealed one before is written out first.
+    /// Seals the memtable. The previously sealed one is flushed first.
     pub(crate) fn seal(&mut self) -> Result<()> {
         while self.sealed.is_some() {
             self.poll_incorporation()?;
@@ -307,7 +307,7 @@ impl World {
         Ok(())
     }
 
-    /// A slice of writing out the sealed memtable.
+    /// Performs a slice of the flush of the sealed memtable.
     pub(crate) fn poll_incorporation(&mut self) -> Result<()> {
         self.raise_horizon();
         let slice = self.random.usize(1..200);
@@ -320,7 +320,7 @@ impl World {
         };
         if step.poll(slice)? == Progress::Done {
             self.sealed = None;
-            // The list may go on naming what is in the tree: readers know.
+            // The list may still name a memtable that is already in the tree; readers handle this.
             if self.random.bool() {
                 self.restack();
             }
@@ -328,18 +328,18 @@ impl World {
         Ok(())
     }
 
-    /// What readers look into.
+    /// Updates the list of memtables that readers use.
     fn restack(&self) {
         let sealed = self.sealed.iter().map(|(memtable, base, ..)| (memtable, *base));
         self.stack
             .set(std::iter::once((&self.memtable, self.base)).chain(sealed));
     }
 
-    /// A slice of background work.
+    /// Performs a slice of background work.
     pub(crate) fn poll_step(&mut self) -> Result<()> {
         self.raise_horizon();
         self.tree.horizon().tick(self.now_ms);
-        // Some workers are slow: what they do is overtaken.
+        // Some workers are slow, so other work overtakes theirs.
         let slice = if self.random.u32(..3) == 0 {
             self.random.usize(1..400)
         } else {
@@ -367,7 +367,7 @@ impl World {
         Ok(())
     }
 
-    /// Everything that is due is done.
+    /// Runs all work that is due.
     pub(crate) fn settle(&mut self) -> Result<()> {
         while self.sealed.is_some() {
             self.poll_incorporation()?;
@@ -394,16 +394,16 @@ impl World {
         self.tree.maintain(&mut self.maintenance.clone())
     }
 
-    /// Reads at the tree's cut, until all snapshots are forgotten.
+    /// Takes a snapshot at the tree's cut, which stays until all snapshots are dropped.
     pub(crate) fn hold_snapshot(&mut self) {
         self.snapshots.push(self.tree.cut());
     }
 
-    /// Everything is written out, and maintained until nothing is worth it.
+    /// Flushes everything and maintains the tree until no step is worthwhile.
     pub(crate) fn maintain_all(&mut self) -> Result<()> {
         self.seal()?;
         self.settle()?;
-        // A leaf may ask a second time when neighbours became one, and not much more often.
+        // A leaf may need maintenance again after neighbours were joined, but not much more often.
         let most = 100 + 8 * self.tree.draw().lines().count();
         for _ in 0..most {
             if !self.maintain()? {
@@ -423,7 +423,7 @@ impl World {
         self.tree.compact_fully(&key)
     }
 
-    /// How often a snapshot begins, in eight cases; otherwise one ends.
+    /// Returns the frequency in eighths with which a snapshot begins; otherwise one ends.
     fn snapshots_in_8(&self) -> u8 {
         if self.workload.snapshots > 3 { 6 } else { 4 }
     }
@@ -446,7 +446,7 @@ impl World {
         Ok(())
     }
 
-    /// What became of compactions since the beginning.
+    /// Returns the outcomes of compactions since the start.
     pub(crate) fn edges(&self) -> BTreeMap<Edge, u64> {
         let mut edges = self.edges.clone();
         for (edge, count) in self.tree.stats().edges {
@@ -455,8 +455,8 @@ impl World {
         edges
     }
 
-    /// A slice of an ingest: it begins, takes a layer, loses some, is read, becomes part of the
-    /// tree or is dropped.
+    /// A slice of an ingest: it begins, writes a layer, drops some layers, is read, is attached to
+    /// the tree, or is dropped.
     pub(crate) fn ingest(&mut self) -> Result<()> {
         let Some(mut under_way) = self.ingest.take() else {
             self.ingest = Some(UnderWay::new(self.tree.ingest(Class::Normal)?));
@@ -491,14 +491,14 @@ impl World {
         }
         let layers = under_way.attach(self.sequence, &mut self.history)?;
         self.sequence += layers.max(1);
-        // The memtable's commits lie above the ingest.
+        // The memtable's commits follow the ingest.
         self.base = self.sequence;
         self.restack();
         self.ingests += 1;
         Ok(())
     }
 
-    /// A compaction is dropped half-way, as by a worker that stops.
+    /// Drops an unfinished compaction, like a worker that stops.
     pub(crate) fn drop_step(&mut self) {
         self.steps.pop();
     }
@@ -526,7 +526,7 @@ impl World {
         assert_eq!(self.tree.store().cache().check(), []);
     }
 
-    /// The store is closed and opened: what was not checkpointed is gone.
+    /// Closes and reopens the store. Everything after the last checkpoint is lost.
     pub(crate) fn reopen(&mut self) -> Result<()> {
         self.steps.clear();
         self.digesting = None;
@@ -536,7 +536,7 @@ impl World {
         self.memtable = Arc::new(Memtable::new(256 << 10));
         let options = self.tree.options().clone();
         let directory = Arc::clone(&self.directory);
-        // The old handles go first: a store is open once.
+        // The old handles are dropped first, because a store can be open only once.
         let placeholder = Tree::create(
             Arc::new(Store::create(
                 Arc::new(alluvium_device::memory::MemoryDirectory::new()),

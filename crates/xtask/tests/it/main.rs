@@ -1,4 +1,4 @@
-//! The workspace itself, checked; and the command, run on a workspace with violations.
+//! Checks the workspace itself, and the command on a workspace with violations.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fs;
@@ -35,7 +35,7 @@ fn the_library_and_the_crates_below_it_can_be_published() {
     }
 }
 
-/// Plants a workspace of one crate, whose library is the given text.
+/// Creates a workspace of one crate with this library source.
 fn plant(lib: &str) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {
@@ -159,7 +159,7 @@ fn subjects_of_commits_are_checked_from_the_recorded_commit_on() {
     );
     assert!(errors.contains("1 findings"), "{errors}");
 
-    // Where that commit is not in the history, as in a shallow clone, nothing is known.
+    // If that commit is not in the history, as in a shallow clone, the check is skipped.
     fs::write(&limits, format!("since = \"{}\"\n", "1".repeat(40))).unwrap();
     assert!(tidy(root.path(), &[]).status.success());
 }

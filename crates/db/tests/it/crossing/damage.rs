@@ -1,5 +1,5 @@
-//! Damage: of a copy in which some bits are flipped, every read returns what is there, or an error
-//! that `check` knows of.
+//! Damage: flips bits in a copy. Every read of the copy must return the correct data, or an error
+//! that `check` also reports.
 
 use super::model::Pair;
 use super::reading::show;
@@ -11,15 +11,15 @@ use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
 use alluvium_device::{Directory as _, FileOptions};
 
 const BLOCK: u64 = 512;
-/// How many blocks are looked at for one that is used.
+/// Maximum number of blocks examined to find one in use.
 const TRIES: u64 = 64;
-/// How many bits are flipped: readers meet few of them.
+/// Number of flipped bits. Readers encounter few of them.
 const FLIPS: u64 = 8;
 
-/// What reading a copy came to.
+/// The result of reading a copy.
 #[derive(Default)]
 struct Seen {
-    /// The first error that a reader met.
+    /// The first error returned to a reader.
     error: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl Seen {
         }
     }
 
-    /// Reads a walk to its end; none where an error met it.
+    /// Reads a walk to its end or to its first error.
     fn walk(&mut self, walk: impl Iterator<Item = alluvium::Result<(Vec<u8>, Value)>>) -> (Vec<Pair>, bool) {
         let mut pairs = Vec::new();
         for found in walk {
@@ -47,7 +47,7 @@ impl Seen {
     }
 }
 
-/// Flips a bit of some file. What the log has is not damaged: its end may be anywhere.
+/// Flips a bit of some file. The log is not damaged, because damage there can look like its end.
 fn flip(disk: &SimDirectory, seed: u64) -> Outcome<String> {
     let mut random = fastrand::Rng::with_seed(seed);
     let list = |why: alluvium_device::Error| format!("a list of files: {why}");
@@ -60,7 +60,7 @@ fn flip(disk: &SimDirectory, seed: u64) -> Outcome<String> {
     let failed = |why: alluvium_device::Error| format!("{file}: {why}");
     let opened = disk.open(file, FileOptions::BUFFERED).map_err(failed)?;
     let blocks = opened.len() / BLOCK;
-    // Files are grown ahead: most blocks are not used yet.
+    // Files are preallocated, so most blocks are not used yet.
     for _ in 0..TRIES.min(blocks) {
         let block = random.u64(..blocks) * BLOCK;
         let bytes = opened
@@ -77,7 +77,7 @@ fn flip(disk: &SimDirectory, seed: u64) -> Outcome<String> {
 }
 
 impl World<'_> {
-    /// Damages a copy of the disk, and reads all of it.
+    /// Damages a copy of the disk and reads all of it.
     pub(super) fn damage_copy(&mut self, seed: u64) -> Outcome {
         if !self.checkpoint()? {
             return Ok(());
@@ -87,7 +87,7 @@ impl World<'_> {
         let disk = &disks[seed as usize % disks.len()];
         let flips = (0..FLIPS).map(|number| flip(disk, seed.wrapping_add(number)));
         let what = flips.collect::<Outcome<Vec<String>>>()?.join(", ");
-        // One that does not open says what is wrong.
+        // A copy that does not open has reported the damage.
         let Ok(db) = self.options().open_existing_in(directories(&disks)) else {
             return Ok(());
         };

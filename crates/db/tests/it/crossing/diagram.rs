@@ -1,5 +1,5 @@
-//! Draws a history that has other answers under other options: which options these are, and where
-//! the answers part.
+//! Draws a history whose answers differ between two sets of options: the options that differ, and
+//! the operations at which the answers diverge.
 
 use super::model::Rule;
 use super::plan::{KeyspacePlan, StorePlan};
@@ -9,7 +9,7 @@ use super::shrink::Failing;
 use alluvium_sim::Coverage;
 use std::fmt::Write as _;
 
-/// Bytes of a column of options.
+/// Width of an options column in bytes.
 const COLUMN: usize = 44;
 
 fn keyspace(plan: &KeyspacePlan) -> String {
@@ -54,7 +54,7 @@ fn options(plan: &StorePlan) -> Vec<(String, String)> {
     all
 }
 
-/// Returns what an operation came to under one plan, in a word.
+/// Returns the result of an operation under one plan, in a word.
 fn mark(ran: &RunOutcome, at: usize) -> String {
     match &ran.failure {
         Some(failure) if failure.at == at => return "WRONG".to_owned(),
@@ -70,7 +70,7 @@ fn mark(ran: &RunOutcome, at: usize) -> String {
 }
 
 /// Draws a failing history: the options in which its stores differ, then its operations, each with
-/// what it came to under each plan. `=` stands for the answer of the model.
+/// its result under each plan. `=` means the model's answer.
 pub(super) fn diagram(failing: &Failing, rule: Rule) -> String {
     let [plain, .., other] = &failing.plans[..] else {
         return show(failing);

@@ -1,5 +1,5 @@
-//! Draws a history from a seed. Ranges often end where their keyspace does, and few keys are
-//! written again and again, so that features meet.
+//! Draws a history from a seed. Ranges often end at the end of their keyspace, and a few keys are
+//! written repeatedly, so that features interact.
 
 use super::ops::{
     Bytes, Edge, Ending, Expected, KeyNumber, KeyspaceNumber, Load, Operation, Read, Step, Transaction, View,
@@ -10,7 +10,7 @@ use alluvium::{Concurrency, Durability, Isolation};
 use alluvium_device::simulated::Survival;
 use fastrand::Rng;
 
-/// What draws the operations of a history.
+/// Draws the operations of a history.
 pub(crate) struct Draw<'p> {
     plan: &'p StorePlan,
     random: Rng,
@@ -108,7 +108,7 @@ impl<'p> Draw<'p> {
     }
 
     fn write(&mut self, of: KeyspaceNumber) -> Write {
-        // A range of a keyspace without an order is all of it.
+        // An unordered keyspace has only one range, which covers all keys.
         let ranges = if self.plan.keyspaces[of].is_ordered() {
             4
         } else {
@@ -117,7 +117,7 @@ impl<'p> Draw<'p> {
         self.write_with(of, ranges)
     }
 
-    /// Draws a write, a range delete with a probability in percent.
+    /// Draws a write. `ranges` is the probability of a range delete in percent.
     fn write_with(&mut self, of: KeyspaceNumber, ranges: u32) -> Write {
         let plan = &self.plan.keyspaces[of];
         let merges = plan.operator != Operator::None;
@@ -136,7 +136,7 @@ impl<'p> Draw<'p> {
         } else {
             1
         };
-        // Neighbours are emptied together now and then.
+        // Neighbours are occasionally emptied together.
         if self.one_in(60) {
             let first = self.keyspace();
             let all = self.plan.keyspaces.len();
@@ -202,7 +202,7 @@ impl<'p> Draw<'p> {
         let most_in = self.keyspace();
         let steps = (0..self.random.usize(..most)).map(|_| self.step(most_in));
         let mut steps: Vec<Step> = steps.collect();
-        // Most of those with steps of others conflict.
+        // Most transactions with interleaved steps of others conflict.
         steps.retain(|step| !is_left_alone || !matches!(step, Step::Other(..)));
         Operation::Transaction(Transaction {
             isolation: match self.random.bool() {

@@ -1,10 +1,10 @@
-//! Keys and values by number: empty ones, such as differ in their last byte only, bytes of all ones
-//! and of all zeroes, long ones.
+//! Keys and values by number: empty ones, ones that differ only in their last byte, bytes of all
+//! ones and of all zeroes, long ones.
 
 use super::ops::{Bytes, KeyNumber};
 use super::plan::Operator;
 
-/// Returns the key of a number, no longer than a limit in bytes.
+/// Returns the key with this number, truncated to `most` bytes.
 pub(crate) fn key(number: KeyNumber, most: usize) -> Vec<u8> {
     let times = usize::from(number / 23);
     let [high, low] = number.to_be_bytes();
@@ -13,7 +13,7 @@ pub(crate) fn key(number: KeyNumber, most: usize) -> Vec<u8> {
         1 => [&vec![0xff; times % 20][..], &[low][..]].concat(),
         2 => vec![0xff; times % 40],
         3 => [&[high, low][..], &vec![b'k'; 1000 + 37 * times][..]].concat(),
-        // The first key behind the one before.
+        // The immediate successor of the previous key.
         5 => [&key(number - 1, most)[..], &[0][..]].concat(),
         6 => vec![0; times % 30],
         _ => {
@@ -26,7 +26,7 @@ pub(crate) fn key(number: KeyNumber, most: usize) -> Vec<u8> {
     key
 }
 
-/// Returns a value of a keyspace with a merge operator, no longer than a limit in bytes.
+/// Returns a value for a keyspace with this merge operator, at most `most` bytes long.
 pub(crate) fn value(Bytes(len, fill): Bytes, operator: Operator, most: usize) -> Vec<u8> {
     if operator == Operator::Add {
         return (i64::from(fill) - 100).to_le_bytes().to_vec();
@@ -34,7 +34,7 @@ pub(crate) fn value(Bytes(len, fill): Bytes, operator: Operator, most: usize) ->
     let len = (len as usize).min(most);
     match fill % 2 {
         0 => vec![fill; len],
-        // What no codec makes shorter.
+        // Incompressible bytes.
         _ => {
             let mut random = fastrand::Rng::with_seed((u64::from(fill) << 32) | len as u64);
             (0..len).map(|_| random.u8(..)).collect()

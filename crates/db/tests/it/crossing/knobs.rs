@@ -1,11 +1,11 @@
-//! Options of a store that no answer depends on.
+//! Options of a store that must not affect any answer.
 
 use super::ops::Operation;
 use alluvium::simulation::Filters;
 use alluvium::{DeviceProfile, Durability, Options};
 use alluvium_storage::log::Access;
 
-/// Options of a store that no answer depends on.
+/// Options of a store that must not affect any answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NeutralOptions {
     /// Bytes of the page cache.
@@ -14,27 +14,27 @@ pub(crate) struct NeutralOptions {
     pub(crate) record_memory: u64,
     /// Children of a node of the tiered tree.
     pub(crate) fanout: usize,
-    /// What filters of levels are made of.
+    /// Filter type of the levels.
     pub(crate) filters: Filters,
     /// Bytes of the log.
     pub(crate) log: u64,
     /// Lanes of the log.
     pub(crate) lanes: usize,
-    /// How the log is written.
+    /// How the log is accessed.
     pub(crate) access: Access,
     /// Bytes of a page.
     pub(crate) page_size: u32,
-    /// What the device is said to cost.
+    /// The cost profile of the device.
     pub(crate) device: DeviceProfile,
-    /// Bytes that are planned to be on the first of two tiers.
+    /// Bytes planned for the first of two tiers.
     pub(crate) planned: u64,
-    /// Threads in the background.
+    /// Number of background threads.
     pub(crate) workers: usize,
-    /// The durability of all commits, instead of what the history says.
+    /// Durability of all commits, in place of the history's.
     pub(crate) durability: Option<Durability>,
-    /// What is done in between, after this number of operations each.
+    /// An upkeep operation, and the number of operations between two executions of it.
     pub(crate) upkeep: Option<(usize, Operation)>,
-    /// Whether all is synced before a crash, so that all options lose the same: nothing.
+    /// Whether everything is synced before a crash, so that all options lose the same: nothing.
     pub(crate) loses_nothing: bool,
 }
 
@@ -60,7 +60,7 @@ impl Default for NeutralOptions {
 }
 
 impl NeutralOptions {
-    /// Sets those that are no part of a scale.
+    /// Sets the options that belong to no scale.
     pub(crate) fn of(&self, options: Options) -> Options {
         options
             .record_memory(self.record_memory)

@@ -1,5 +1,5 @@
-//! What outlives a store: named snapshots, backups, new names, and what is there after a store was
-//! closed or its machine has crashed.
+//! State that outlives a store: named snapshots, backups, renamed keyspaces, and the contents after
+//! a close or a crash.
 
 use super::model::{Change, Model, Pair};
 use super::ops::{Ending, KeyspaceNumber};
@@ -84,8 +84,8 @@ impl World<'_> {
         self.sync()
     }
 
-    /// Does what makes the state after a crash the same under all options: keyspaces that may be
-    /// volatile are emptied, and nothing that was committed can be lost.
+    /// Makes the state after a crash the same under all options: empties the keyspaces that may be
+    /// volatile, and syncs so that no commit can be lost.
     fn settle(&mut self) -> Outcome {
         let emptied = self.plan.keyspaces.iter().enumerate();
         let emptied = emptied.filter(|(_, keyspace)| keyspace.is_emptied);
@@ -101,7 +101,7 @@ impl World<'_> {
         }
     }
 
-    /// Finds out which of the states that a dead process may have left is there.
+    /// Determines which of the permitted states the store recovered to.
     fn recover(&mut self, mut candidates: Vec<Model>) -> Outcome {
         self.model = candidates.pop().expect("at least what all of it comes to");
         if candidates.is_empty() {
@@ -142,7 +142,7 @@ impl World<'_> {
         same.map_err(|why| format!("restored: {why}"))
     }
 
-    /// Compares another store, in which nothing volatile is left.
+    /// Compares another store, in which the volatile keyspaces are empty.
     fn same_as(&self, db: &Db) -> Outcome {
         for (number, name) in self.names.iter().enumerate() {
             let keyspace = told("a keyspace", db.existing_keyspace(name))?;
@@ -165,11 +165,11 @@ impl World<'_> {
         {
             return Ok(());
         }
-        // What is dropped while the disk is full can be made again once it is not.
+        // A keyspace dropped while the disk is full can be created again once it has space.
         self.widen();
         let made = self.plan.keyspaces[of].open(self.db(), &self.names[of]);
         self.handles[of] = told("a keyspace that is made again", made)?;
-        // Nothing of the new one is in snapshots of the time before it.
+        // Snapshots from before the drop contain nothing of the new keyspace.
         let snapshots = self.snapshots.iter_mut().map(|(_, model)| model);
         let models = snapshots.chain(self.named.values_mut()).chain([&mut self.model]);
         models.for_each(|model| model.clear(of));

@@ -1,14 +1,14 @@
-//! One history under many sets of options: the same answers.
+//! One history under many sets of options must give the same answers.
 //!
-//! A seed draws a history and the plain store that it is told to first. Then it is told to stores
-//! of other structures, with other memory, nodes, caches, filters, fan-outs, compactions, tiers,
-//! durability and threads (`variants.rs`). Each answer is compared with the model's, and what the
-//! model does not foretell with the plain store's. The metamorphic tests of Pebble (Cockroach Labs
-//! 2020) compare answers under different options in the same way.
+//! A seed draws a history and the plain store that runs it first. Stores with other structures,
+//! memory, nodes, caches, filters, fan-outs, compactions, tiers, durability and threads then run
+//! the same history (`variants.rs`). Each answer is compared with the model's; results that the
+//! model cannot predict are compared with the plain store's. The metamorphic tests of Pebble
+//! (Cockroach Labs 2020) compare answers under different options in the same way.
 //!
 //! `ALLUVIUM_METAMORPHIC_SEED` is the seed of the first history, `ALLUVIUM_METAMORPHIC_HISTORIES`
-//! how many there are, `ALLUVIUM_METAMORPHIC_LENGTH` how many operations each has, and
-//! `ALLUVIUM_METAMORPHIC_SETS` to how many stores each is told.
+//! the number of histories, `ALLUVIUM_METAMORPHIC_LENGTH` the number of operations in each, and
+//! `ALLUVIUM_METAMORPHIC_SETS` the number of stores that run each.
 
 use super::diagram::diagram;
 use super::draw::Draw;
@@ -23,14 +23,14 @@ use super::world::{LOST, NO_SPACE, OVERTAKEN, SPILLED};
 use alluvium_sim::Coverage;
 
 const SEED: u64 = 16;
-/// Histories, each told to stores of its own: two hundred sets of options in all.
+/// Number of histories, each run on a separate group of stores: two hundred sets of options in all.
 const HISTORIES: u64 = 8;
-/// Operations of a history.
+/// Operations per history.
 const LENGTH: u64 = 150;
-/// Sets of options for a history.
+/// Sets of options per history.
 const SETS: u64 = 25;
 
-/// Returns a write that every structure takes.
+/// Returns a write that every structure accepts.
 fn fit_write(of: usize, write: &mut Write) {
     if let (UNORDERED, Write::DeleteRange(low, high)) = (of, write) {
         (*low, *high) = (Edge::Whole, Edge::Whole);
@@ -46,7 +46,8 @@ fn fit_read(read: &mut Read) {
     }
 }
 
-/// Makes an operation one that comes to the same under all options. A full disk and damage do not.
+/// Converts an operation to one with the same result under all options. A full disk and damage have
+/// option-dependent results.
 fn fit(mut operation: Operation) -> Operation {
     match &mut operation {
         Operation::Batch(_, writes) => writes.iter_mut().for_each(|(of, write)| fit_write(*of, write)),
@@ -66,7 +67,7 @@ fn fit(mut operation: Operation) -> Operation {
     operation
 }
 
-/// Draws a history for all sets of options. At its end everything is compared.
+/// Draws a history for all sets of options. Its last step compares everything.
 fn history(plan: &StorePlan, seed: u64, len: usize) -> Vec<Operation> {
     let drawn = Draw::new(plan, seed).history(len).into_iter().map(fit);
     drawn
@@ -74,7 +75,8 @@ fn history(plan: &StorePlan, seed: u64, len: usize) -> Vec<Operation> {
         .collect()
 }
 
-/// Returns a short history that fails under one of some sets of options, if that of a seed does.
+/// Runs the history of a seed under some sets of options. If it fails, returns a shortened failing
+/// history.
 fn explore(seed: u64, len: usize, sets: u64, rule: Rule, coverage: &Coverage) -> Option<Failing> {
     let plain = plain(seed);
     let operations = history(&plain, seed, len);

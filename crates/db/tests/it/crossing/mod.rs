@@ -1,22 +1,22 @@
-//! Features that meet: a store with keyspaces in every structure beside a model of it.
+//! Interactions of features: a store with keyspaces in every structure is compared with a model.
 //!
-//! A seed draws a store (`plan.rs`: structures, which neighbours each keyspace has, operators, how
-//! small memory is) and a history (`draw.rs`): puts, deletes, range deletes that touch the ends of
+//! A seed draws a store (`plan.rs`: structures, the neighbours of each keyspace, operators, the
+//! memory limit) and a history (`draw.rs`): puts, deletes, range deletes that touch the ends of
 //! keyspaces, merges, expiry under a clock that the history moves, conditional writes, batches,
-//! transactions of every kind with savepoints, spills and others' commits between, snapshots with
-//! and without names, iterators that are held meanwhile, loads, checkpoints, compactions, backups
-//! that are restored, dropped, new and renamed keyspaces, stores that are closed and that crash,
-//! disks that are full for a while, flipped bits (`damage.rs`), one tier or two. `world.rs`,
-//! `writing.rs`, `reading.rs`, `transactions.rs` and `lasting.rs` tell it to both and compare what
-//! they answer. `shrink.rs` makes a history that fails short. It is printed as words of `ops.rs`,
-//! which can be pasted into a test, with the line that runs the seed again.
+//! transactions of every kind with savepoints, spills and interleaved commits of others, named and
+//! unnamed snapshots, long-lived iterators, loads, checkpoints, compactions, restored backups,
+//! dropped, new and renamed keyspaces, stores that close and crash, disks that are full for a
+//! while, flipped bits (`damage.rs`), one tier or two. `world.rs`, `writing.rs`, `reading.rs`,
+//! `transactions.rs` and `lasting.rs` apply the history to both and compare the answers.
+//! `shrink.rs` shortens a failing history. The failing history is printed in the syntax of
+//! `ops.rs`, which can be pasted into a test, with the command that runs the seed again.
 //!
-//! `metamorphic.rs` tells one history to many stores: other structures, other options (`knobs.rs`,
-//! `variants.rs`), the same answers. A history that fails under some of them is drawn by
-//! `diagram.rs`.
+//! `metamorphic.rs` runs one history on many stores with other structures and other options
+//! (`knobs.rs`, `variants.rs`); the answers must agree. `diagram.rs` draws a history that fails
+//! under some of them.
 //!
-//! `ALLUVIUM_CROSSING_SEED` is the seed of the first history, `ALLUVIUM_CROSSING_STEPS` how many
-//! operations all of them have, `ALLUVIUM_CROSSING_LENGTH` how many each has.
+//! `ALLUVIUM_CROSSING_SEED` is the seed of the first history, `ALLUVIUM_CROSSING_STEPS` the number
+//! of operations in all histories, `ALLUVIUM_CROSSING_LENGTH` the number in each.
 
 mod damage;
 mod diagram;
@@ -47,7 +47,7 @@ use shrink::{Failing, shrink};
 use world::{DAMAGED, LOST, NO_SPACE, OVERTAKEN, SPILLED};
 
 const SEED: u64 = 61;
-/// Operations of all histories, and of each.
+/// Operations in all histories, and in each.
 const STEPS: usize = 30_000;
 const LENGTH: usize = 1_000;
 
@@ -55,7 +55,7 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("it is a number"))
 }
 
-/// Returns a short history that fails, if that of a seed does.
+/// Runs the history of a seed. If it fails, returns a shortened failing history.
 fn explore(seed: u64, len: usize, rule: Rule, coverage: &Coverage) -> Option<Failing> {
     let plan = StorePlan::drawn(seed);
     let operations = Draw::new(&plan, seed).history(len);
@@ -73,7 +73,7 @@ fn explore(seed: u64, len: usize, rule: Rule, coverage: &Coverage) -> Option<Fai
     Some(shrink(found, rule))
 }
 
-/// Shows a history as a program.
+/// Formats a history as a program.
 fn show(failing: &Failing) -> String {
     let plan = &failing.plans[0];
     let mut text = format!("memtable {}, keys {}\n", plan.memtable, plan.keys);
@@ -86,7 +86,7 @@ fn show(failing: &Failing) -> String {
     text + &failing.failure.why
 }
 
-/// Seeds of histories that have failed, with what was wrong.
+/// Seeds of histories that once failed, with a description of the fault.
 const FOUND: [(u64, &str); 3] = [
     (
         100_134,
@@ -141,7 +141,7 @@ fn a_history_that_fails_is_made_short() {
     assert!(failing.plans[0].keyspaces.len() <= 2, "{}", show(&failing));
     let ranges = |operation: &Operation| format!("{operation:?}").contains("DeleteRange");
     assert!(failing.operations.iter().any(ranges), "{}", show(&failing));
-    // The same again is the same.
+    // A second run gives the same result.
     let again = run(
         &failing.plans,
         &failing.operations,

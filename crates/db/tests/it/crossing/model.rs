@@ -1,4 +1,5 @@
-//! What a store holds, as a map of the standard library has it. A history is told to both.
+//! A model of the store's contents, based on the standard library's maps. Each history is applied
+//! to both.
 
 use super::plan::{Operator, StorePlan};
 use std::collections::BTreeMap;
@@ -11,14 +12,14 @@ pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 /// One write in bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// With the moment at which it expires; 0 for never.
+    /// The last field is the expiry time in milliseconds; 0 means never.
     Put(Vec<u8>, Arc<[u8]>, u64),
     Delete(Vec<u8>),
     Merge(Vec<u8>, Arc<[u8]>),
     DeleteRange(Vec<u8>, Option<Vec<u8>>),
 }
 
-/// What was said of a key since it was last deleted.
+/// A write to a key since its last delete.
 #[derive(Clone, Debug)]
 enum Message {
     Put(Arc<[u8]>, u64),
@@ -27,24 +28,24 @@ enum Message {
 
 type Keys = BTreeMap<Vec<u8>, Vec<Message>>;
 
-/// A keyspace of the model. Copies share what they have in common.
+/// A keyspace of the model. Copies share their common data.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelKeyspace {
     operator: Operator,
     keys: Arc<Keys>,
 }
 
-/// A store of the model.
+/// A model of a whole store.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     keyspaces: Vec<ModelKeyspace>,
 }
 
-/// What the model forgets: for tests of what finds the difference.
+/// A fault of the model, for tests of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Right,
-    /// A range delete leaves keys that were merged into.
+    /// A range delete leaves the keys that were merged into.
     RangesSpareMerges,
 }
 
@@ -80,7 +81,7 @@ impl ModelKeyspace {
         self.value_of(self.keys.get(key)?, now_ms)
     }
 
-    /// Returns all keys of a range that have a value, in order.
+    /// Returns all pairs of a range, in key order.
     pub(crate) fn pairs(&self, low: &[u8], high: Option<&[u8]>, now_ms: u64) -> Vec<Pair> {
         let from = self
             .keys
@@ -91,7 +92,7 @@ impl ModelKeyspace {
         pairs.collect()
     }
 
-    /// Returns all keys that have a value, in order.
+    /// Returns all pairs, in key order.
     pub(crate) fn all(&self, now_ms: u64) -> Vec<Pair> {
         self.pairs(&[], None, now_ms)
     }

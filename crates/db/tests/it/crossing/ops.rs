@@ -1,25 +1,24 @@
-//! What is done to a store, in words that need no store: keys are numbers, and what is held is
-//! named by its place in a list. So any part of a history is a history, and can be pasted into a
+//! Operations on a store, independent of any store: keys are numbers, and held objects are named by
+//! their position in a list. Any part of a history is therefore a history, and can be pasted into a
 //! test.
 
 use alluvium::{Concurrency, Durability, Isolation};
 use alluvium_device::simulated::Survival;
 
-/// The place of a keyspace in the plan of its store.
+/// The index of a keyspace in the plan of its store.
 pub(crate) type KeyspaceNumber = usize;
 
 /// A key, by its number: see [`super::keys`].
 pub(crate) type KeyNumber = u16;
 
-/// A value, by its length and what it is filled with. In a keyspace whose values are numbers only
-/// the second counts.
+/// A value: its length and its fill byte. Keyspaces with numeric values use only the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u32, pub(crate) u8);
 
-/// The end of a range of keys.
+/// An end of a range of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
-    /// That of the keyspace.
+    /// The end of the keyspace.
     Whole,
     At(KeyNumber),
     Behind(KeyNumber),
@@ -29,39 +28,39 @@ pub(crate) enum Edge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     Put(KeyNumber, Bytes),
-    /// A put that expires some milliseconds later.
+    /// A put that expires after this number of milliseconds.
     PutFor(KeyNumber, Bytes, u64),
     Delete(KeyNumber),
     Merge(KeyNumber, Bytes),
     DeleteRange(Edge, Edge),
 }
 
-/// What a conditional write expects.
+/// The value that a conditional write expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// What is there.
+    /// The present value.
     Right,
     Absent,
     Another,
 }
 
-/// Whose view is read: that of now, or a snapshot's, by its place in the list.
+/// The view that is read: the current state, or a snapshot by its index in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     Now,
     Snapshot(usize),
 }
 
-/// Which way a walk goes.
+/// The direction of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Forward,
     Backward,
-    /// From both ends, in an order that a seed draws.
+    /// From both ends, in an order drawn from a seed.
     Both(u64),
 }
 
-/// A walk over a range, which ends after a number of keys.
+/// A walk over a range, limited to a number of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     pub(crate) low: Edge,
@@ -70,55 +69,55 @@ pub(crate) struct Walk {
     pub(crate) most: usize,
 }
 
-/// Something that is read.
+/// A read operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Get(View, KeyspaceNumber, KeyNumber),
     Contains(KeyspaceNumber, KeyNumber),
     GetMany(View, KeyspaceNumber, Vec<KeyNumber>),
     Walk(View, KeyspaceNumber, Walk),
-    /// A walk over keys with a prefix: the first bytes of a key.
+    /// A walk over keys that share a prefix: the first bytes of a key.
     Prefix(KeyspaceNumber, KeyNumber, usize, Way),
     Unordered(View, KeyspaceNumber),
-    /// Everything that a keyspace has, both ways.
+    /// All pairs of a keyspace, in both directions.
     Keyspace(KeyspaceNumber),
     /// Everything, in every view.
     All,
 }
 
-/// How a store is closed.
+/// The way in which a store is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Closed,
     Dropped,
-    /// The machine ends; a seed draws the rest.
+    /// The machine crashes; the seed draws the details.
     Crashed(Survival, u64),
 }
 
-/// What a transaction does.
+/// A step of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Write(KeyspaceNumber, Write),
     Set(KeyspaceNumber, KeyNumber, Expected, Option<Bytes>),
-    /// It sees itself, whatever the view.
+    /// Reads the transaction's own view, whatever the view of the read.
     Read(Read),
     GetForUpdate(KeyspaceNumber, KeyNumber),
     Savepoint,
     RollBackTo(usize),
     Release(usize),
-    /// Another writes, and commits at once; only beside an optimistic transaction.
+    /// Another writer commits immediately. Only for optimistic transactions.
     Other(KeyspaceNumber, Write),
 }
 
-/// A transaction from its beginning to its end.
+/// A transaction from begin to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transaction {
     pub(crate) isolation: Isolation,
     pub(crate) concurrency: Concurrency,
-    /// Bytes of memory beyond which it spills.
+    /// Bytes of memory above which it spills.
     pub(crate) memory: Option<usize>,
     pub(crate) steps: Vec<Step>,
-    /// None where it is rolled back.
+    /// `None` for a rollback.
     pub(crate) commit: Option<Durability>,
 }
 
@@ -129,37 +128,37 @@ pub(crate) enum Operation {
     Set(KeyspaceNumber, KeyNumber, Expected, Option<Bytes>),
     Take(KeyspaceNumber, KeyNumber),
     Read(Read),
-    /// Some milliseconds pass.
+    /// Advances the clock by some milliseconds.
     Pass(u64),
     Snapshot,
     DropSnapshot(usize),
     NameSnapshot,
     RemoveSnapshot(usize),
-    /// An iterator is held while the store changes.
+    /// Opens an iterator that is kept while the store changes.
     Hold(KeyspaceNumber),
-    /// It goes on by a number of keys.
+    /// Advances a held iterator by a number of keys.
     GoOn(usize, Way, usize),
     LetGo(usize),
     Transaction(Transaction),
-    /// Records are loaded; the load is finished, or given up.
+    /// Loads records; the load is finished or abandoned.
     Ingest(KeyspaceNumber, Vec<(KeyNumber, Bytes, Option<u64>)>, Load),
     Checkpoint,
     Compact,
-    /// Some slices of background work.
+    /// Slices of background work.
     Work(u32),
     Reopen(Ending),
     BackUp,
-    /// The disk has space for some bytes more, and then none.
+    /// Limits the disk to this number of further bytes.
     Narrow(u32),
     Widen,
-    /// Bits of a copy are flipped, which a seed draws.
+    /// Flips bits in a copy; the seed draws them.
     Damage(u64),
     DropKeyspace(KeyspaceNumber),
     RenameKeyspace(KeyspaceNumber),
     Check,
 }
 
-/// How a load of records ends.
+/// The end of a load of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Finished,

@@ -1,11 +1,11 @@
-//! The stores of histories: a keyspace or two in every structure, in an order that a seed draws, so
-//! that each comes to lie beside each other one. All sizes are small.
+//! The stores of histories: one or two keyspaces in every structure, in an order drawn from a seed,
+//! so that each structure becomes a neighbour of each other one. All sizes are small.
 
 use super::knobs::NeutralOptions;
 use alluvium::simulation::{Scale, Simulated as _};
 use alluvium::{Compression, Db, Keyspace, KeyspaceOptions};
 
-/// How values of a keyspace are merged.
+/// The merge operator of a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operator {
     None,
@@ -19,26 +19,26 @@ pub(crate) struct KeyspacePlan {
     pub(crate) structure: &'static str,
     pub(crate) operator: Operator,
     pub(crate) compression: Compression,
-    /// Bytes beyond which a value is kept apart.
+    /// Length in bytes above which a value is stored separately.
     pub(crate) threshold: Option<u32>,
-    /// How long keys and values may be, if that is less than the structure allows.
+    /// Maximum lengths of keys and values, if below those of the structure.
     pub(crate) limits: Option<(usize, usize)>,
-    /// Whether it is emptied before the store is closed, as a volatile keyspace would be.
+    /// Whether the keyspace is emptied before the store is closed, as a volatile keyspace would be.
     pub(crate) is_emptied: bool,
 }
 
-/// A store, and how large its parts are.
+/// A store and the sizes of its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StorePlan {
     /// Bytes of a memtable.
     pub(crate) memtable: u64,
-    /// How many tiers there are: of two, most of what merges write is on the second.
+    /// Number of tiers. With two, most merge output is on the second.
     pub(crate) tiers: usize,
-    /// How many keys there are in a keyspace.
+    /// Number of keys in a keyspace.
     pub(crate) keys: u16,
-    /// In the order in which they are made.
+    /// In order of creation.
     pub(crate) keyspaces: Vec<KeyspacePlan>,
-    /// What no answer depends on.
+    /// Options that must not affect any answer.
     pub(crate) knobs: NeutralOptions,
 }
 
@@ -65,7 +65,7 @@ pub(super) const HASHED: [&str; 8] = [
     "hashed,form=bot,lambda=4",
 ];
 
-/// With the bytes of a node.
+/// Structures with the bytes of a node.
 pub(super) const PAGED: [(u64, &str); 9] = [
     (512, "paged,beps,node=512,key=24,value=40"),
     (512, "paged,bplus,node=512,key=24,value=24,merge"),
@@ -81,13 +81,13 @@ pub(super) const PAGED: [(u64, &str); 9] = [
     (32768, "paged,beps,node=32768,epsilon=0.2"),
 ];
 
-/// How many nodes must fit into a memtable.
+/// Number of nodes that a memtable must hold.
 pub(super) const NODES: u64 = 8;
 
-/// The most bytes of volatile keyspaces.
+/// Structure of volatile keyspaces, with their maximum bytes.
 pub(super) const VOLATILE: &str = "volatile,bytes=2M";
 
-/// The map, which no user can choose.
+/// The map, which is not available to users.
 pub(super) const MAP: &str = "map";
 
 impl KeyspacePlan {
@@ -108,7 +108,7 @@ impl KeyspacePlan {
         }
     }
 
-    /// Opens the keyspace with a name, or makes it.
+    /// Opens or creates the keyspace with this name.
     pub(crate) fn open(&self, db: &Db, name: &str) -> alluvium::Result<Keyspace> {
         match self.structure {
             MAP => db.keyspace_in_map(name, &self.options()),
@@ -116,17 +116,17 @@ impl KeyspacePlan {
         }
     }
 
-    /// Returns whether its keys have an order.
+    /// Returns whether the keys are ordered.
     pub(crate) fn is_ordered(&self) -> bool {
         !self.structure.starts_with("hashed")
     }
 
-    /// Returns whether it outlives its process.
+    /// Returns whether the keyspace outlives its process.
     pub(crate) fn lasts(&self) -> bool {
         !self.structure.starts_with("volatile")
     }
 
-    /// Returns how long its keys may be.
+    /// Returns the maximum length of a key in bytes.
     pub(crate) fn most_key_bytes(&self) -> usize {
         match self.structure {
             _ if self.limits.is_some() => self.limits.map_or(0, |(key, _)| key),
@@ -136,7 +136,7 @@ impl KeyspacePlan {
         }
     }
 
-    /// Returns how long its values may be.
+    /// Returns the maximum length of a value in bytes.
     pub(crate) fn most_value_bytes(&self) -> usize {
         match self.limits {
             Some((_, value)) => value,
@@ -165,7 +165,7 @@ impl StorePlan {
             KeyspacePlan {
                 structure,
                 operator: operators[random.usize(..operators.len())],
-                // Pages in place have a codec of their own.
+                // Paged keyspaces configure their codec separately.
                 compression: match structure.starts_with("paged") {
                     true => Compression::None,
                     false => compressions[random.usize(..compressions.len())],

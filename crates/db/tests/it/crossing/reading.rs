@@ -1,4 +1,4 @@
-//! All ways to read, beside what the model has.
+//! All read paths, compared with the model.
 
 use super::model::{Model, ModelKeyspace, Pair};
 use super::ops::{Edge, KeyNumber, KeyspaceNumber, Read, View, Walk, Way};
@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 type Found = alluvium::Result<(Vec<u8>, Value)>;
 
-/// Shows a key and its value, the beginnings of long ones.
+/// Formats a key and its value; long ones are truncated.
 pub(super) fn show(key: &[u8], value: Option<&[u8]>) -> String {
     let begin = |bytes: &[u8]| match bytes.len() {
         0..33 => format!("\"{}\"", bytes.escape_ascii()),
@@ -54,7 +54,7 @@ pub(super) fn same_pairs(found: &[Pair], expected: &[Pair]) -> Outcome {
     }
 }
 
-/// Gathers all of a walk, in the order of keys. One over keys with an order has it already.
+/// Collects a walk in key order. The result of an ordered walk is not sorted again.
 pub(super) fn gathered(walk: impl Iterator<Item = Found>, plan: &KeyspacePlan) -> Outcome<Vec<Pair>> {
     let pairs = walk.map(|found| told("a walk", found).map(|(key, value)| (key, value.into_vec())));
     let mut pairs = pairs.collect::<Outcome<Vec<Pair>>>()?;
@@ -64,7 +64,7 @@ pub(super) fn gathered(walk: impl Iterator<Item = Found>, plan: &KeyspacePlan) -
     Ok(pairs)
 }
 
-/// Compares a walk from both ends, which ends after a number of keys.
+/// Compares a walk from both ends, limited to a number of keys.
 pub(super) fn compare(
     mut walk: impl DoubleEndedIterator<Item = Found>,
     mut left: VecDeque<Pair>,
@@ -96,7 +96,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// Returns where a range begins or ends, as iterators are told.
+/// Returns the bound of a range for iterators.
 fn bound(edge: Edge, key: &[u8], is_low: bool) -> Bound<&[u8]> {
     match (edge, is_low) {
         (Edge::Whole, _) => Bound::Unbounded,
@@ -105,7 +105,7 @@ fn bound(edge: Edge, key: &[u8], is_low: bool) -> Bound<&[u8]> {
     }
 }
 
-/// A range as iterators are told, and as the model is.
+/// A range in the form of iterators and in the form of the model.
 pub(super) struct Range {
     edges: [Edge; 2],
     keys: [Vec<u8>; 2],
@@ -131,14 +131,14 @@ enum HeldWalk {
     Unordered(Unordered),
 }
 
-/// It beside what was there when it was made. Keys whose values may expire are passed over: time
-/// passes for iterators, too.
+/// A held iterator and the pairs that existed when it was created. Keys whose values may expire are
+/// skipped, because iterators also observe the clock.
 pub(super) struct Held {
     keyspace: KeyspaceNumber,
     walk: HeldWalk,
     expiring: BTreeSet<Vec<u8>>,
     left: VecDeque<Pair>,
-    /// What came of a walk without an order.
+    /// Pairs found by an unordered walk.
     found: Vec<Pair>,
 }
 
@@ -201,7 +201,7 @@ impl Held {
         Ok(())
     }
 
-    /// Goes to the end.
+    /// Advances to the end.
     pub(super) fn end(mut self) -> Outcome {
         self.go_on(Way::Forward, usize::MAX)?;
         if let HeldWalk::Unordered(_) = self.walk {
@@ -212,13 +212,13 @@ impl Held {
     }
 }
 
-/// How many keys came from each end.
+/// Number of keys consumed from each end.
 struct Taken {
     front: usize,
     back: usize,
 }
 
-/// A walk that counts what is taken of it, without what may expire.
+/// A walk that counts the keys consumed from it. Keys that may expire are not counted.
 struct Counted<'w, L> {
     walk: &'w mut Iter,
     taken: &'w mut Taken,
@@ -244,7 +244,7 @@ impl<L: Fn(&Found) -> bool> DoubleEndedIterator for Counted<'_, L> {
 }
 
 impl World<'_> {
-    /// Reads something, and compares it.
+    /// Performs a read and compares its result.
     pub(super) fn compare(&self, read: &Read) -> Outcome {
         match read {
             &Read::Get(view, of, key) => self.compare_get(view, of, key),
@@ -354,7 +354,7 @@ impl World<'_> {
             Some(snapshot) => snapshot.unordered(keyspace),
         };
         let found: Vec<Found> = walk.collect();
-        // It can go on behind any of its keys.
+        // The walk can resume after any of its keys.
         if let (None, Some(Ok((key, _)))) = (snapshot, found.get(found.len() / 2)) {
             let behind = keyspace.unordered().after(key).count();
             if behind != found.len() - found.len() / 2 - 1 {
@@ -368,7 +368,7 @@ impl World<'_> {
         same_pairs(&found, &model.keyspace(of).all(self.now_ms()))
     }
 
-    /// Returns all that is there now.
+    /// Returns all current pairs.
     pub(super) fn everything(&self) -> Outcome<Vec<Vec<Pair>>> {
         let all = (0..self.plan.keyspaces.len()).map(|number| {
             let (keyspace, plan) = self.keyspace(number);
@@ -414,7 +414,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Compares everything, in every view.
+    /// Compares all keyspaces in every view.
     fn compare_all(&self) -> Outcome {
         for number in 0..self.plan.keyspaces.len() {
             let same = self.compare_keyspace(number);

@@ -9,20 +9,20 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
-/// Where a history fails, and how.
+/// The failure of a history: its position and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The number of the operation.
+    /// The index of the operation.
     pub(crate) at: usize,
     pub(crate) why: String,
 }
 
-/// What a history came to under one plan.
+/// The result of a history under one plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunOutcome {
-    /// Where it fails, if it does.
+    /// The failure, if any.
     pub(crate) failure: Option<Failure>,
-    /// What the model did not foretell, by the number of the operation.
+    /// Results that the model cannot predict, with the index of the operation.
     pub(crate) notes: Vec<(usize, String)>,
 }
 
@@ -33,7 +33,7 @@ thread_local! {
 
 static INSTALL: Once = Once::new();
 
-/// Keeps panics of watched threads; all others are reported as before.
+/// Captures the panics of watched threads. All other panics are reported as before.
 fn install() {
     let previous = take_hook();
     set_hook(Box::new(move |info| match IS_WATCHED.get() {
@@ -42,8 +42,8 @@ fn install() {
     }));
 }
 
-/// Returns where a history fails under any of these plans, or where one of them answers otherwise
-/// than the first one.
+/// Returns the first failure of a history under any of these plans, or the first difference from
+/// the answers of the first plan.
 pub(crate) fn run(
     plans: &[StorePlan],
     operations: &[Operation],
@@ -68,8 +68,7 @@ pub(crate) fn run(
     None
 }
 
-/// Returns where a history came to something else under another plan, in what the model does not
-/// foretell.
+/// Returns the first difference between two plans among the results that the model cannot predict.
 pub(crate) fn difference(one: &RunOutcome, other: &RunOutcome) -> Option<Failure> {
     let pairs = one.notes.iter().zip(&other.notes);
     let same = pairs.take_while(|(one, other)| one == other).count();
@@ -84,7 +83,7 @@ pub(crate) fn difference(one: &RunOutcome, other: &RunOutcome) -> Option<Failure
     Some(Failure { at, why })
 }
 
-/// Runs a history under one plan. A panic of the store is a failure like others.
+/// Runs a history under one plan. A panic of the store counts as a failure.
 pub(crate) fn run_one(
     plan: &StorePlan,
     operations: &[Operation],

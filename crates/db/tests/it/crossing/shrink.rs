@@ -1,8 +1,8 @@
-//! Makes a history that fails short: fewer operations, then less in each, then fewer keyspaces and
-//! fewer options that differ.
+//! Shortens a failing history: fewer operations, then less in each, then fewer keyspaces and fewer
+//! options that differ.
 //!
-//! Any failure counts: a shorter history that fails in another way is as good. Delta debugging over
-//! the operations is that of Zeller and Hildebrandt (2002).
+//! Any failure counts: a shorter history may fail in another way. The operations are reduced by the
+//! delta debugging of Zeller and Hildebrandt (2002).
 
 use super::model::Rule;
 use super::ops::{Operation, Read, Step, Write};
@@ -12,14 +12,14 @@ use super::variants::plainer as plainer_plans;
 use alluvium::Durability;
 use alluvium_sim::Coverage;
 
-/// How many operations are done at most for one failure.
+/// Maximum number of operations executed to shrink one failure.
 const MOST_OPERATIONS: usize = 400_000;
 
-/// A history that fails.
+/// A failing history.
 #[derive(Clone, Debug)]
 pub(crate) struct Failing {
-    /// The stores that it is told to, one after the other. The last of several is the one whose
-    /// answers differ.
+    /// The stores that run the history, one after the other. If there are several, the answers of
+    /// the last one differ.
     pub(crate) plans: Vec<StorePlan>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) failure: Failure,
@@ -31,7 +31,7 @@ struct Shrinker {
     left: usize,
 }
 
-/// Returns a short history that fails as this one does, or in another way.
+/// Shrinks a failing history. The result may fail in another way.
 pub(crate) fn shrink(found: Failing, rule: Rule) -> Failing {
     let mut shrinker = Shrinker {
         best: found,
@@ -52,7 +52,7 @@ pub(crate) fn shrink(found: Failing, rule: Rule) -> Failing {
     }
 }
 
-/// Returns how much an operation says.
+/// Returns the number of parts of an operation that can be removed.
 fn parts(operation: &Operation) -> usize {
     match operation {
         Operation::Batch(_, writes) => writes.len(),
@@ -63,9 +63,9 @@ fn parts(operation: &Operation) -> usize {
     }
 }
 
-/// Returns plainer operations that may come to the same, the plainest first.
+/// Returns simpler operations that may have the same effect, the simplest first.
 fn plainer(operation: &Operation) -> Vec<Operation> {
-    // What fills a memtable only has it written out in the end.
+    // Operations that fill a memtable matter only because it is then flushed.
     let checkpoint = Operation::Checkpoint;
     match operation {
         Operation::Work(_) | Operation::Compact | Operation::BackUp | Operation::Ingest(..) => {
@@ -85,7 +85,7 @@ fn plainer(operation: &Operation) -> Vec<Operation> {
     }
 }
 
-/// Returns an operation without some of its parts.
+/// Returns an operation without `count` of its parts from index `from`.
 fn without(operation: &Operation, from: usize, count: usize) -> Operation {
     let mut shorter = operation.clone();
     match &mut shorter {
@@ -105,7 +105,7 @@ impl Shrinker {
         said + self.best.plans[0].keyspaces.len() + self.differing_options()
     }
 
-    /// Returns in how many options the last store differs from the first one.
+    /// Returns the number of options in which the last store differs from the first.
     fn differing_options(&self) -> usize {
         match &self.best.plans[..] {
             [plain, .., plan] => plainer_plans(plan, plain).len(),
@@ -113,12 +113,12 @@ impl Shrinker {
         }
     }
 
-    /// Leaves out what comes behind the failure.
+    /// Removes the operations after the failure.
     fn cut(&mut self) {
         self.best.operations.truncate(self.best.failure.at + 1);
     }
 
-    /// Tries a history, and keeps it if it fails.
+    /// Runs a history and keeps it if it fails.
     fn tries(&mut self, plans: Vec<StorePlan>, operations: Vec<Operation>) -> bool {
         if self.left == 0 {
             return false;
@@ -151,7 +151,7 @@ impl Shrinker {
         }
     }
 
-    /// Puts plainer operations in the place of others.
+    /// Replaces operations with simpler ones.
     fn make_plain(&mut self) {
         let mut at = 0;
         while let Some(operation) = self.best.operations.get(at) {
@@ -186,7 +186,7 @@ impl Shrinker {
         }
     }
 
-    /// Makes the values of a batch short.
+    /// Shortens the values of a batch.
     fn shorten_values(&mut self, at: usize) {
         let Some(Operation::Batch(_, writes)) = self.best.operations.get(at) else {
             return;
@@ -208,7 +208,7 @@ impl Shrinker {
         }
     }
 
-    /// Leaves out the keyspaces that no operation needs.
+    /// Removes the keyspaces that no operation needs.
     fn leave_out_keyspaces(&mut self) {
         for number in (0..self.best.plans[0].keyspaces.len()).rev() {
             let (mut plans, mut operations) = (self.best.plans.clone(), self.best.operations.clone());
@@ -228,7 +228,7 @@ impl Shrinker {
         }
     }
 
-    /// Makes the options of the last store those of the first one, one after the other.
+    /// Replaces the options of the last store with those of the first, one at a time.
     fn leave_out_options(&mut self) {
         let [plain, .., _] = &self.best.plans[..] else {
             return;
@@ -237,7 +237,7 @@ impl Shrinker {
         while let Some(plainer) = plainer_plans(&self.best.plans[self.best.plans.len() - 1], &plain).get(at) {
             let mut plans = self.best.plans.clone();
             *plans.last_mut().expect("there are two") = plainer.clone();
-            // Where it still fails, the list is shorter.
+            // If the history still fails, the list is one shorter.
             if !self.tries(plans, self.best.operations.clone()) {
                 at += 1;
             }

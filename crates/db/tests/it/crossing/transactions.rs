@@ -1,4 +1,4 @@
-//! Transactions from their beginning to their end, with what others commit meanwhile.
+//! Transactions from begin to end, with interleaved commits of others.
 
 use super::model::{Change, Model};
 use super::ops::{Bytes, Expected, KeyNumber, KeyspaceNumber, Read, Step, Transaction as Plan};
@@ -6,27 +6,27 @@ use super::reading::{compare, gathered, same, same_pairs, show};
 use super::world::{OVERTAKEN, Outcome, SPILLED, World, moment, told};
 use alluvium::{Concurrency, Durability, Error, ErrorKind, Savepoint, Transaction, TransactionOptions};
 
-/// A transaction beside what it must see.
+/// A transaction with the view that it must see.
 struct Beside {
     transaction: Transaction,
     view: Model,
-    /// What it has written, in order.
+    /// Its writes, in order.
     changes: Vec<(KeyspaceNumber, Change)>,
     savepoints: Vec<(Savepoint, Model, usize)>,
-    /// Whether others have committed something since it began.
+    /// Whether others have committed since it began.
     is_overtaken: bool,
 }
 
-/// How a step ends that does not fail.
+/// The result of a step that does not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     Goes,
-    /// The transaction is over: a conflict, or a limit.
+    /// The transaction has ended: a conflict or a limit.
     Over,
 }
 
 impl Beside {
-    /// Sorts the errors that end a transaction from those that are faults.
+    /// Separates the errors that end a transaction from faults.
     fn judge<T>(&self, world: &World<'_>, what: &str, result: Result<T, Error>) -> Outcome<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -134,7 +134,7 @@ impl Beside {
         Ok(Ends::Goes)
     }
 
-    /// Reads something, and compares it with what the transaction must see.
+    /// Performs a read and compares its result with the transaction's view.
     fn read(&self, world: &World<'_>, read: &Read) -> Outcome<Ends> {
         let transaction = &self.transaction;
         match read {
@@ -195,7 +195,7 @@ impl Beside {
     fn read_all(&self, world: &World<'_>, of: KeyspaceNumber) -> Outcome {
         let (keyspace, plan) = world.keyspace(of);
         let mut found = gathered(self.transaction.unordered(keyspace), plan)?;
-        // What it has written comes first.
+        // An unordered walk returns the transaction's own writes first.
         found.sort();
         same_pairs(&found, &self.view.keyspace(of).all(world.now_ms()))
     }
@@ -226,7 +226,7 @@ impl Beside {
 }
 
 impl World<'_> {
-    /// Runs a transaction, and compares all that it reads with what it must see.
+    /// Runs a transaction and compares all its reads with its view.
     pub(super) fn transact(&mut self, plan: &Plan) -> Outcome {
         let options = TransactionOptions::new()
             .isolation(plan.isolation)
@@ -244,7 +244,7 @@ impl World<'_> {
         };
         let is_locking = plan.concurrency == Concurrency::Locking;
         for step in &plan.steps {
-            // Its locks would be waited for.
+            // The step would wait for the transaction's locks.
             if is_locking && matches!(step, Step::Other(..)) {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! Sets of options under which the same history has the same answers.
+//! Sets of options under which the same history must have the same answers.
 //!
-//! A history is drawn for four keyspaces. The first has what every structure offers: its ranges are
-//! all of it. The second has short keys in an order, the third long ones. The fourth is emptied
-//! before the store is closed, so that it may be volatile.
+//! A history is drawn for four keyspaces. The first is limited to operations that every structure
+//! offers: its ranges cover all keys. The second has short ordered keys, the third long ones. The
+//! fourth is emptied before the store is closed, so it may be volatile.
 
 use super::knobs::NeutralOptions;
 use super::ops::Operation;
@@ -12,13 +12,13 @@ use alluvium::{Compression, DeviceProfile, Durability, devices};
 use alluvium_storage::log::Access;
 use fastrand::Rng;
 
-/// The keyspace whose ranges are all of it: keys of some structures have no order.
+/// The keyspace whose ranges cover all keys, because some structures have no key order.
 pub(super) const UNORDERED: usize = 0;
 
-/// How long keys and values of each keyspace may be.
+/// Maximum key and value lengths in bytes of each keyspace.
 const LIMITS: [(usize, usize); 4] = [(64, 1 << 20), (24, 1 << 20), (3000, 1 << 20), (64, 200)];
 
-/// Draws the store that a history is drawn for: everything is in the tiered tree.
+/// Draws the store for which a history is drawn: every keyspace is in the tiered tree.
 pub(super) fn plain(seed: u64) -> StorePlan {
     let mut random = Rng::with_seed(seed ^ 0x91a1);
     let keyspaces = LIMITS.into_iter().enumerate().map(|(number, limits)| {
@@ -53,7 +53,7 @@ fn pick<T: Clone>(random: &mut Rng, all: &[T]) -> T {
 pub(super) fn varied(plain: &StorePlan, seed: u64) -> StorePlan {
     let random = &mut Rng::with_seed(seed ^ 0x0971_0115);
     let memtable = pick(random, &[6 << 10, 16 << 10, 64 << 10, 256 << 10]);
-    // A store has one dictionary of each structure, so its keyspaces agree.
+    // A store has one dictionary of each structure, so its paged keyspaces must agree.
     let fitting = PAGED.iter().filter(|(node, _)| NODES * node <= memtable);
     let fitting: Vec<&str> = fitting.map(|(_, structure)| *structure).collect();
     let paged = pick(random, &fitting);
@@ -73,7 +73,7 @@ pub(super) fn varied(plain: &StorePlan, seed: u64) -> StorePlan {
         let structure = pick(random, &structures);
         KeyspacePlan {
             structure,
-            // Pages in place have a codec of their own.
+            // Paged keyspaces configure their codec separately.
             compression: match structure.starts_with("paged") {
                 true => Compression::None,
                 false => pick(random, &[Compression::None, Compression::Lz4, Compression::Zstd]),
@@ -108,14 +108,14 @@ fn knobs(random: &mut Rng, tiers: usize) -> NeutralOptions {
         record_memory: pick(random, &[0, 4 << 10, 64 << 10, 1 << 20]),
         fanout: pick(random, &[2, 3, 4, 8, 16]),
         filters: pick(random, &[Filters::Merged, Filters::Rehashed]),
-        // Its segments, a twelfth each, are of whole blocks.
+        // Each segment, a twelfth of the log, consists of whole blocks.
         log: pick(random, &[384 << 10, 768 << 10, 3 << 20]),
         lanes: pick(random, &[1, 2, 3]),
         access: pick(random, &[Access::Written, Access::Mapped]),
         page_size,
         device: pick(random, &[DeviceProfile::SSD, devices::HARD_DISK]),
         planned: pick(random, &[0, 64 << 10, 1 << 20]),
-        // Images of several disks are of one moment only while nothing else runs.
+        // Images of several disks are consistent only while no background thread runs.
         workers: if tiers == 1 {
             pick(random, &[0, 0, 0, 1, 2])
         } else {
@@ -135,7 +135,8 @@ fn knobs(random: &mut Rng, tiers: usize) -> NeutralOptions {
     }
 }
 
-/// Returns a plan in which one option is as in another plan, for each in which they differ.
+/// Returns the plans that equal `plan` except for one option copied from `other`, one plan for each
+/// option that differs.
 pub(super) fn plainer(plan: &StorePlan, other: &StorePlan) -> Vec<StorePlan> {
     let mut plainer = Vec::new();
     let mut add = |change: &dyn Fn(&mut StorePlan)| {
@@ -152,7 +153,7 @@ pub(super) fn plainer(plan: &StorePlan, other: &StorePlan) -> Vec<StorePlan> {
         add(&|plan| plan.keyspaces[number].threshold = plain.threshold);
     }
     add(&|plan| plan.tiers = other.tiers);
-    // Nodes of pages must still fit.
+    // The memtable must still hold the paged nodes.
     add(&|plan| plan.memtable = plan.memtable.max(other.memtable));
     let to = &other.knobs;
     add(&|plan| plan.knobs.cache = to.cache.max(256 * u64::from(plan.knobs.page_size)));

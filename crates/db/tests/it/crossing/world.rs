@@ -1,4 +1,4 @@
-//! A store beside its model: each operation is told to both.
+//! A store and its model. Each operation is applied to both.
 
 use super::keys;
 use super::model::{Change, Model, Rule};
@@ -17,17 +17,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// What a store does and its model does not, or the other way round.
+/// A result, or a description of the difference between store and model.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
-/// What a history may come to, as `Coverage` counts it.
+/// Events of a history that `Coverage` counts.
 pub(super) const NO_SPACE: &str = "no space";
 pub(super) const SPILLED: &str = "a transaction that has spilled";
 pub(super) const OVERTAKEN: &str = "a conflict";
 pub(super) const LOST: &str = "a crash that took commits";
 pub(super) const DAMAGED: &str = "damage that a reader met";
 
-/// The most snapshots and iterators that are held at once.
+/// Maximum number of snapshots and iterators held at once.
 pub(super) const MOST_HELD: usize = 4;
 
 pub(crate) struct World<'p> {
@@ -35,7 +35,7 @@ pub(crate) struct World<'p> {
     pub(super) rule: Rule,
     pub(super) coverage: Coverage,
     clock: Arc<AtomicU64>,
-    /// One for each tier.
+    /// One disk for each tier.
     pub(super) disks: Vec<SimDirectory>,
     /// Whether the disks may be full at any moment.
     is_narrow: bool,
@@ -43,16 +43,16 @@ pub(crate) struct World<'p> {
     pub(super) names: Vec<String>,
     pub(super) handles: Vec<Keyspace>,
     pub(super) model: Model,
-    /// What may be there after the end of the process, and after a loss of power, besides what the
-    /// model has: commits that were not kept yet may be gone, the last ones first.
+    /// States, other than the model's, that are permitted after the process ends and after a power
+    /// loss. Commits that are not yet durable may be lost, the last ones first.
     pub(super) before_kill: Vec<Model>,
     pub(super) before_loss: Vec<Model>,
     pub(super) snapshots: Vec<(Snapshot, Model)>,
     pub(super) named: BTreeMap<String, Model>,
-    /// How many names there were.
+    /// Number of names used so far.
     pub(super) named_so_far: u64,
     pub(super) held: Vec<Held>,
-    /// What the model does not foretell of the operation under way: conflicts, a full disk.
+    /// Results of the current operation that the model cannot predict: conflicts, a full disk.
     notes: RefCell<Vec<String>>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn moment(at_ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms)
 }
 
-/// Returns disks as the directories of tiers.
+/// Returns the disks as the directories of the tiers.
 pub(super) fn directories(disks: &[SimDirectory]) -> Directories {
     let all = disks[1..]
         .iter()
@@ -72,7 +72,7 @@ pub(super) fn directories(disks: &[SimDirectory]) -> Directories {
     all.fold(Directories::from(Arc::new(disks[0].clone())), Directories::and)
 }
 
-/// A process that ends here writes nothing more.
+/// The ending process writes nothing more.
 impl Drop for World<'_> {
     fn drop(&mut self) {
         if let Some(db) = &self.db {
@@ -113,17 +113,17 @@ impl<'p> World<'p> {
         self.plan.knobs.of(options)
     }
 
-    /// Notes something that the model does not foretell.
+    /// Records a result that the model cannot predict.
     pub(super) fn note(&self, what: &str) {
         self.notes.borrow_mut().push(what.to_owned());
     }
 
-    /// Returns what was noted since the last call.
+    /// Returns the notes recorded since the last call.
     pub(crate) fn take_notes(&self) -> Vec<String> {
         self.notes.take()
     }
 
-    /// Returns the durability of a commit for which a history says this one.
+    /// Returns the durability for a commit: the plan's if it sets one, otherwise the history's.
     pub(super) fn durability(&self, said: Durability) -> Durability {
         self.plan.knobs.durability.unwrap_or(said)
     }
@@ -159,12 +159,13 @@ impl<'p> World<'p> {
         keys::value(bytes, plan.operator, plan.most_value_bytes())
     }
 
-    /// Returns the first key of a range that begins at an edge.
+    /// Returns the first key of a range that begins at this edge.
     pub(super) fn low(&self, of: KeyspaceNumber, edge: Edge) -> Vec<u8> {
         self.edge(of, edge).unwrap_or_default()
     }
 
-    /// Returns the first key behind a range that ends at an edge; none behind the keyspace.
+    /// Returns the exclusive upper bound of a range that ends at this edge, or `None` at the end of
+    /// the keyspace.
     pub(super) fn high(&self, of: KeyspaceNumber, edge: Edge) -> Option<Vec<u8>> {
         self.edge(of, edge)
     }
@@ -197,7 +198,7 @@ impl<'p> World<'p> {
                 operand.truncate(24);
                 Change::Merge(self.key(of, key), operand.into())
             }
-            // Keys without an order have no other range.
+            // Unordered keyspaces support no other range.
             Write::DeleteRange(..) if !self.plan.keyspaces[of].is_ordered() => {
                 Change::DeleteRange(Vec::new(), None)
             }
@@ -205,7 +206,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Returns what a conditional write expects of a key that has this value.
+    /// Returns the value that a conditional write expects, given the key's present value.
     pub(super) fn expected(&self, of: KeyspaceNumber, is: Expected, value: Option<&[u8]>) -> Option<Vec<u8>> {
         match is {
             Expected::Right => value.map(<[u8]>::to_vec),
@@ -214,14 +215,14 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Takes note that a commit of changes came upon `before`, at this durability.
+    /// Records that changes were committed to the state `before`, at this durability.
     pub(super) fn committed(
         &mut self,
         durability: Durability,
         before: Model,
         changes: &[(KeyspaceNumber, Change)],
     ) {
-        // What is volatile alone is not logged, and has nothing else synced.
+        // A commit to volatile keyspaces only is not logged and syncs no other commit.
         if !changes.iter().any(|(of, _)| self.plan.keyspaces[*of].lasts()) {
             return;
         }
@@ -238,13 +239,13 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Takes note that all of the model outlives a loss of power.
+    /// Records that the whole model is durable.
     pub(super) fn kept(&mut self) {
         self.before_kill.clear();
         self.before_loss.clear();
     }
 
-    /// Returns whether an error only says that there is no space: nothing has changed then.
+    /// Returns whether an error only reports a lack of space. The state is then unchanged.
     pub(super) fn is_refused(&self, error: &Error) -> bool {
         let is_volatile = || error.to_string().starts_with("volatile keyspaces hold");
         if error.kind() == ErrorKind::Full && self.is_narrow {
@@ -255,7 +256,7 @@ impl<'p> World<'p> {
         error.kind() == ErrorKind::Full && is_volatile()
     }
 
-    /// Returns what was done; nothing where there was no space for it.
+    /// Returns the result of an operation, or `None` if the disk had no space for it.
     pub(super) fn done<T>(&self, what: &str, result: alluvium::Result<T>) -> Outcome<Option<T>> {
         match result {
             Ok(done) => Ok(Some(done)),
@@ -272,7 +273,7 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// Does an operation, and compares what it returns.
+    /// Applies an operation and compares its results.
     pub(crate) fn apply(&mut self, operation: &Operation) -> Outcome {
         match operation {
             Operation::Batch(durability, writes) => self.batch(self.durability(*durability), writes),
@@ -320,7 +321,8 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Makes everything so far a durable generation. Returns whether there was space for it.
+    /// Writes a checkpoint, which makes everything so far durable. Returns whether there was space
+    /// for it.
     pub(super) fn checkpoint(&mut self) -> Outcome<bool> {
         let is_done = self.done("a checkpoint", self.db().checkpoint())?.is_some();
         if is_done {
@@ -371,13 +373,13 @@ impl<'p> World<'p> {
         place.checked_rem(self.snapshots.len())
     }
 
-    /// Takes the limit of the disk away.
+    /// Removes the capacity limit of the disks.
     pub(super) fn widen(&mut self) {
         self.disks.iter().for_each(|disk| disk.set_capacity(u64::MAX));
         self.is_narrow = false;
     }
 
-    /// Returns the snapshots that have names, each with what was there then.
+    /// Returns the named snapshots with their models.
     pub(super) fn named(&self) -> impl Iterator<Item = (&String, &Model)> {
         self.named.iter()
     }

@@ -1,4 +1,4 @@
-//! Writes, beside what the model makes of them.
+//! Writes, compared with their effect on the model.
 
 use super::model::Change;
 use super::ops::{Bytes, Expected, KeyNumber, KeyspaceNumber, Load, Write};

@@ -1,4 +1,5 @@
-//! Every sort of damage to every file, and what is left of the store before and after a repair.
+//! Damages every file in every way, and measures how much of the store is readable before and after
+//! a repair.
 
 use super::*;
 use alluvium::simulation::{OpenIn as _, Simulated as _};
@@ -32,29 +33,30 @@ const KINDS: [Kind; 9] = [
     Kind::Deleted,
 ];
 
-/// The block that a disk loses as a whole.
+/// Size in bytes of the block that a disk loses as a whole.
 const BLOCK: u64 = 4096;
 
-/// What became of the cases of one sort.
+/// Results of the cases of one kind.
 #[derive(Clone, Debug, Default)]
 struct Row {
     cases: usize,
-    /// Nothing opened them for reading.
+    /// Cases in which the file was not opened for reading.
     unopened: usize,
-    /// A reader met an error.
+    /// Cases in which a reader got an error.
     met: usize,
-    /// A check named something.
+    /// Cases in which a check reported the damage.
     named: usize,
-    /// A repair could not make anything of them.
+    /// Cases that a repair could not handle.
     hopeless: usize,
-    /// A repair lost something, and said so.
+    /// Cases in which a repair reported lost data.
     lost: usize,
-    /// The least part of the pairs that could be read after a repair, and the sum of those parts.
+    /// Smallest fraction of the pairs that was readable after a repair, and the sum of these
+    /// fractions.
     least: f64,
     sum: f64,
 }
 
-/// Damages a store as `kind` says; whether anything changed.
+/// Damages a store in the way of `kind`. Returns whether anything changed.
 fn damage(world: &World, damaged: &SimDirectory, kind: Kind, file: &str, block: u64, seed: u64) -> bool {
     let mut random = fastrand::Rng::with_seed(seed);
     let from = block / BLOCK * BLOCK;
@@ -110,7 +112,7 @@ fn put_block(damaged: &SimDirectory, file: &str, from: u64, bytes: &[u8]) -> boo
     before[..] != bytes[..]
 }
 
-/// Opens the damaged store, reads all of it, checks it, repairs it and reads it once more.
+/// Opens the damaged store, reads all of it, checks it, repairs it and reads it again.
 fn probe(world: &World, damaged: &SimDirectory, file: &str, row: &mut Row, what: &str) {
     let total: usize = world.contents.values().map(Pairs::len).sum();
     let mut intact = None;
@@ -178,7 +180,7 @@ fn damage_is_noticed_and_what_is_intact_is_saved() {
         let mut random = fastrand::Rng::with_seed(case as u64 + 1);
         let blocks = &blocks_of[case % worlds.len()];
         let names = shared(&world.directory).list().unwrap();
-        // Each file in turn, and then where something is.
+        // Each file in turn, then a random block in use.
         let (mut file, mut block) = blocks[random.usize(..blocks.len())].clone();
         if random.bool() {
             let name = &names[random.usize(..names.len())];

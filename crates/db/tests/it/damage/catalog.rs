@@ -1,4 +1,4 @@
-//! The list of keyspaces and named snapshots: no damaged page takes it away.
+//! Damage to the list of keyspaces and named snapshots: no single damaged page loses it.
 
 use super::*;
 use alluvium_device::simulated::Corruption;
@@ -6,7 +6,7 @@ use alluvium_device::simulated::Corruption;
 const PAGE: u64 = 4096;
 const NAMES: [&str; 5] = ["ash", "beech", "elm", "oak", "yew"];
 
-/// A small store with the names and a snapshot; one keyspace was dropped and one renamed.
+/// A small store with the names and a snapshot. One keyspace was dropped and one renamed.
 fn store(left: Left) -> SimDirectory {
     let directory = SimDirectory::new(5);
     let db = small().create_in(shared(&directory)).unwrap();
@@ -39,7 +39,7 @@ fn store(left: Left) -> SimDirectory {
     directory
 }
 
-/// Whether a store that opens has all that the catalog says.
+/// Fails unless a store that opens has every keyspace and snapshot of the catalog.
 fn has_all(db: &Db, what: &str) {
     assert_eq!(db.keyspaces(), NAMES, "{what}");
     assert!(db.open_snapshot(SNAPSHOT).is_ok(), "{what}");
@@ -64,7 +64,7 @@ fn no_damaged_page_takes_the_names_away() {
             match small().open_existing_in(shared(&damaged)) {
                 Ok(db) => {
                     has_all(&db, &what);
-                    // What changes afterwards is kept as well.
+                    // Later changes to the catalog are kept as well.
                     db.keyspace("willow").unwrap();
                     db.drop_keyspace("willow").unwrap();
                     let closed = db.close();
@@ -83,7 +83,7 @@ fn no_damaged_page_takes_the_names_away() {
             let db = small()
                 .open_existing_in(shared(&damaged))
                 .unwrap_or_else(|error| panic!("{what}: {error}\n{report}"));
-            // With the root of the tree, and nothing else, what was written last is gone.
+            // Only damage to the root of the tree loses the most recent writes.
             match report.to_string().contains("was durable, too") {
                 true => older += 1,
                 false => has_all(&db, &format!("{what}, repaired: {report}")),

@@ -1,5 +1,5 @@
-//! Single bits: whatever a full read answers with an error, `check` names, and no backup takes it
-//! along.
+//! Single flipped bits: `check` names every error of a full read, and no backup includes the
+//! damage.
 
 use super::*;
 use alluvium::simulation::{OpenIn as _, Simulated as _};
@@ -32,7 +32,7 @@ fn what_a_reader_meets_a_check_names_and_no_backup_takes_along() {
                     let said = checked.iter().any(|finding| finding.contains(&**file));
                     assert!(said, "{what}: {:?}, but {checked:?}", reading.errors[0]);
                 }
-                // A copy costs more than a check.
+                // A copy is more expensive than a check.
                 if flip % 7 == 0 {
                     let copy: Arc<dyn Directory> = Arc::new(SimDirectory::new(9));
                     let copied = db.checkpoint_to_in(&copy, |_| ());
@@ -48,7 +48,7 @@ fn what_a_reader_meets_a_check_names_and_no_backup_takes_along() {
             } else {
                 unopened += 1;
             }
-            // Turned over once more, it is what it was.
+            // Flipping the bit again restores the store.
             world.directory.corrupt(file, &corruption).unwrap();
         }
     }
@@ -61,8 +61,8 @@ fn what_a_reader_meets_a_check_names_and_no_backup_takes_along() {
     );
 }
 
-/// What no log can tell by its design: whether the last record of a killed process was damaged or
-/// was never whole, where the mark was not written since.
+/// A log cannot distinguish, by design, a damaged last record of a killed process from an
+/// incomplete one, if the mark was not written afterwards.
 #[test]
 fn of_a_killed_log_only_the_last_record_can_go_unseen() {
     const PUT: u32 = 40;

@@ -1,6 +1,6 @@
-//! Damaged leaves, index nodes, values apart and pages of filters: a repair leaves nodes and values
-//! out and says which keys that are, and writes filters again; then nothing is damaged, and all
-//! that is left can be merged.
+//! Damaged leaves, index nodes, separated values and filter pages. A repair drops damaged nodes and
+//! values, reports the affected keys, and rebuilds filters. Afterwards the store is undamaged and
+//! the remaining data can be merged.
 
 use super::*;
 use alluvium::{LevelsOptions, RepairReport, Structure};
@@ -8,8 +8,9 @@ use alluvium_device::simulated::Corruption;
 
 const PAGE: u64 = 4096;
 
-/// A store with a keyspace in the tree and one in levels: runs with versions of the same keys, each
-/// in both of the generations that the store keeps. `value` gives the value of a key in a round.
+/// A store with one keyspace in the tree and one in levels. Its runs hold versions of the same
+/// keys, and both generations of the store refer to each run. `value` returns the value of a key in
+/// a round.
 fn store(keys: u32, value: impl Fn(u32, u32) -> Vec<u8>) -> (SimDirectory, Contents) {
     let directory = SimDirectory::new(5);
     let db = small().create_in(shared(&directory)).unwrap();
@@ -41,7 +42,7 @@ fn store(keys: u32, value: impl Fn(u32, u32) -> Vec<u8>) -> (SimDirectory, Conte
     (directory, contents)
 }
 
-/// Whether a report says that something of a key is lost.
+/// Returns whether a report lists a loss for this key.
 fn tells(report: &RepairReport, name: &str, key: &[u8]) -> bool {
     let key = key.escape_ascii().to_string();
     let is_in = |sentence: &String| {
@@ -58,7 +59,7 @@ fn tells(report: &RepairReport, name: &str, key: &[u8]) -> bool {
         .any(|sentence| is_in(sentence).unwrap_or(false))
 }
 
-/// The pages of a data file that are in use.
+/// The used pages of a data file.
 fn pages(whole: &SimDirectory) -> Vec<u64> {
     let pages = used_blocks(whole)
         .into_iter()
@@ -68,8 +69,8 @@ fn pages(whole: &SimDirectory) -> Vec<u64> {
     pages
 }
 
-/// Damages some pages of a copy of a store and repairs it: nothing is damaged then, and what is not
-/// as it was was told. Returns how many keys are not, and the report.
+/// Damages pages of a copy of a store and repairs it. Afterwards the copy must be undamaged, and
+/// the report must list every key that changed. Returns the number of changed keys, and the report.
 fn repaired(whole: &SimDirectory, contents: &Contents, pages: &[u64]) -> (u32, RepairReport) {
     let what = format!("pages at {pages:?}");
     let damaged = whole.image(Survival::Process, 3);
@@ -132,13 +133,13 @@ fn a_repair_leaves_damaged_leaves_out_and_merges_go_on() {
         met.iter().zip([10, 10, 100]).all(|(met, least)| *met > least),
         "{met:?}"
     );
-    // Filters have few pages.
+    // Filters occupy few pages.
     assert!(every > 1 || in_filters > 2, "{in_filters} filters");
 }
 
 #[test]
 fn a_repair_leaves_damaged_values_out_beside_damaged_leaves() {
-    // In the leaf, with others in a node, and longer than a node.
+    // Values within the leaf, sharing a node with others, and longer than a node.
     let (whole, contents) = store(120, |number, round| {
         let len = [90, 700, 3000, 90][number as usize % 4];
         let len = if number % 40 == 2 { 90_000 } else { len };

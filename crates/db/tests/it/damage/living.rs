@@ -1,5 +1,5 @@
-//! Damage in one structure, which its compactions meet: keyspaces in others live on, in the process
-//! that meets it and in those that open the store later.
+//! Damage in one structure, encountered by its compactions. Keyspaces in other structures remain
+//! usable, in the process that encounters it and after the store is reopened.
 
 use super::small;
 use alluvium::simulation::OpenIn as _;
@@ -10,12 +10,12 @@ use alluvium_device::{Directory as _, FileOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the values of the damaged keyspace are made of.
+/// Byte that fills the values of the damaged keyspace.
 const MARK: u8 = 0xa7;
 const KEYS: u32 = 2000;
 const DATA: &str = "tier-0.data";
 const PAGES: &str = "paged.pages";
-/// Pages are not opened without their root, which is the first of them.
+/// The root is at the start of the file, and pages do not open without it.
 const BEHIND_ROOT: u64 = 16 << 10;
 
 fn keyspace(db: &Db, name: &str, structure: &str) -> Keyspace {
@@ -27,8 +27,8 @@ fn open(world: &SimDirectory) -> Db {
     small().open_in(Arc::new(world.reopen())).unwrap()
 }
 
-/// Flips a bit in each `every`th block of a file that holds a value of the damaged keyspace.
-/// Returns how many blocks hold one.
+/// Flips a bit in every `every`th block of a file that holds a value of the damaged keyspace.
+/// Returns the number of blocks that hold one.
 fn damage(world: &SimDirectory, name: &str, every: usize) -> usize {
     let file = world.open(name, FileOptions::BUFFERED).unwrap();
     let bytes = file.read_at(0, file.len() as usize, Purpose::Other).unwrap();
@@ -50,13 +50,13 @@ fn damage(world: &SimDirectory, name: &str, every: usize) -> usize {
     hit
 }
 
-/// Writes to both keyspaces while the background meets the damage. No write fails.
+/// Writes to both keyspaces while background work encounters the damage. No write may fail.
 fn live_on(db: &Db, ill: &Keyspace, well: &Keyspace, life: u32) {
     for round in 0..30 {
         for number in 0..40 {
             let key = (life * 10_000 + round * 100 + number).to_be_bytes();
             well.put(key, [life as u8; 90]).unwrap();
-            // Keys among those that are damaged, so that merges come there.
+            // Keys among the damaged ones, so that merges read them.
             ill.put((number * 47 + round).to_be_bytes(), [life as u8; 90])
                 .unwrap();
         }
@@ -110,14 +110,14 @@ fn damage_in_one_structure_fails_no_write_to_another_now_or_after_an_opening() {
     }
 }
 
-/// What was acknowledged of a keyspace in pages, and how many writes were refused.
+/// Acknowledged writes of a paged keyspace, and the number of refused writes.
 #[derive(Clone, Default)]
 struct Acknowledged {
     pairs: BTreeMap<[u8; 4], [u8; 90]>,
     refused: usize,
 }
 
-/// As [`live_on`], where writes to the damaged keyspace are refused from some moment on.
+/// As [`live_on`], but the damaged keyspace refuses writes from some moment on.
 fn live_on_beside_pages(db: &Db, ill: &Keyspace, well: &Keyspace, known: &mut Acknowledged, life: u32) {
     for round in 0..30 {
         for number in 0..40 {
@@ -143,8 +143,8 @@ fn live_on_beside_pages(db: &Db, ill: &Keyspace, well: &Keyspace, known: &mut Ac
     }
 }
 
-/// Reads the damaged keyspace: all that was acknowledged later is there, and of the rest what is
-/// not damaged.
+/// Reads the damaged keyspace. All later acknowledged writes must be present, and all other pairs
+/// that are undamaged.
 fn has_all_that_is_sound(ill: &Keyspace, known: &Acknowledged, context: &str) {
     let (mut sound, mut damaged) = (0, 0);
     for key in (0..KEYS).map(u32::to_be_bytes) {

@@ -1,11 +1,12 @@
-//! Damaged extent maps: they say only what the rest reaches, so nothing is lost with one.
+//! Damaged extent maps. A map holds only information that can be derived from the other structures,
+//! so its damage loses no data.
 
 use super::*;
 use alluvium::simulation::OpenIn as _;
 use alluvium_device::simulated::{Corruption, Fault};
 use alluvium_device::{Buffer, Operation};
 
-/// The name of the one map.
+/// Returns the name of the only map file.
 fn map_of(world: &SimDirectory) -> String {
     let names = shared(world).list().unwrap();
     let mut maps = names.into_iter().filter(|name| name.starts_with("extents-"));
@@ -14,8 +15,8 @@ fn map_of(world: &SimDirectory) -> String {
     map
 }
 
-/// A store whose map is damaged can be read, says what to do when it is opened to be written, and
-/// is what it was after a repair.
+/// Fails unless a store with a damaged map can be read, reports the remedy when opened for writing,
+/// and has its full contents after a repair.
 fn is_mended(world: &World, damaged: &SimDirectory, what: &str) {
     let db = small()
         .open_read_only_in(shared(damaged))
@@ -33,7 +34,7 @@ fn is_mended(world: &World, damaged: &SimDirectory, what: &str) {
         report.to_string().contains("extent map was rebuilt"),
         "{what}: {report}"
     );
-    // Whatever is written from now on takes no space that is in use.
+    // New writes must not allocate space that is in use.
     let db = small().open_existing_in(shared(damaged)).unwrap();
     assert_eq!(db.check().unwrap(), Vec::<String>::new(), "{what}");
     let more = db.keyspace("more").unwrap();
@@ -87,7 +88,7 @@ fn a_store_whose_extent_map_is_damaged_loses_nothing() {
             let damaged = world.directory.image(Survival::Process, number as u64);
             let what = format!("{:?}, {damage:?}", world.left);
             if matches!(damage, Corruption::Swap { .. }) {
-                // Not with the data, but with the map of an older generation.
+                // Replaces the map, but not the data, with that of an older generation.
                 replace_by_older(&world, &damaged, &map);
             } else {
                 assert!(damaged.corrupt(&map, damage).unwrap(), "{what}");
@@ -96,8 +97,8 @@ fn a_store_whose_extent_map_is_damaged_loses_nothing() {
                 .open_existing_in(shared(&damaged.image(Survival::Process, 1)))
                 .is_ok()
             {
-                // A bit behind the prefix that the superblock names, or in a snapshot that begins
-                // the same.
+                // The flipped bit is after the prefix that the superblock names, or in a snapshot
+                // with the same beginning.
                 continue;
             }
             is_mended(&world, &damaged, &what);
@@ -105,7 +106,7 @@ fn a_store_whose_extent_map_is_damaged_loses_nothing() {
     }
 }
 
-/// Puts the map of some generations before into the place of a map.
+/// Replaces a map with that of an earlier generation.
 fn replace_by_older(world: &World, damaged: &SimDirectory, map: &str) {
     let older = shared(&world.older);
     let source = older.open(&map_of(&world.older), FileOptions::BUFFERED).unwrap();

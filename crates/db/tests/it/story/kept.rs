@@ -1,18 +1,18 @@
-//! Named snapshots: made, removed, and compared after every crash.
+//! Named snapshots: created, removed and compared after every crash.
 
 use super::ops::KEYSPACES;
 use super::{Pairs, System, trouble};
 use alluvium_base::checksum;
 use alluvium_sim::{Durability, Trouble, World, Write};
 
-/// Slices of the background that follow a removal at once.
+/// Background slices that run immediately after a removal.
 const BEHIND: u32 = 100;
 
-/// What the ledger's keys for named snapshots begin with: no keyspace has this letter.
+/// First byte of the ledger's keys for named snapshots. No keyspace has this letter.
 const KEPT: u8 = b's';
 
-/// What a named snapshot holds, for the ledger: a key for each keyspace, whose value says at which
-/// commit it was made, and what it reads as.
+/// Returns the ledger entries of a named snapshot: one key per keyspace, whose value holds the
+/// commit at which the snapshot was made and a digest of its contents.
 pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<Write> {
     let digest = |letter: u8| {
         let own = pairs.iter().filter(|(key, _)| key[0] == letter);
@@ -31,8 +31,8 @@ pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<Write> {
 }
 
 impl System {
-    /// A named snapshot is made, or the first one ended. What each holds is in the ledger, so that
-    /// it is compared after every crash.
+    /// Creates a named snapshot or removes the first one. The ledger records the contents of each,
+    /// so they are compared after every crash.
     pub(super) fn toggle_named(&mut self, world: &World) -> Result<(), Trouble> {
         let there = self.db.snapshots();
         let at = self.db.sequence();
@@ -40,7 +40,7 @@ impl System {
             let name = loop {
                 self.names += 1;
                 let name = format!("{}-{}", there.len(), at + self.names);
-                // An earlier life may have given the same.
+                // An earlier opening may have used the same name.
                 if there.iter().all(|(other, _)| *other != name) {
                     break name;
                 }
@@ -59,8 +59,8 @@ impl System {
         self.commit(&writes, Durability::Process, world, |system| {
             system.db.remove_snapshot(name).map(|()| true)
         })?;
-        // Compactions may fold what it held, and checkpoints hold what they made: the name may
-        // still come back.
+        // Compactions may discard the versions that the snapshot held, and checkpoints persist
+        // their output. The name may still reappear after a crash.
         world.ledger.amid(Some("crash behind a removed snapshot"));
         for _ in 0..BEHIND {
             if !self.db.work().map_err(trouble)? {
@@ -75,7 +75,7 @@ impl System {
         Ok(())
     }
 
-    /// What the named snapshots hold, as the ledger has it.
+    /// Returns the ledger entries of all named snapshots that exist now.
     pub(super) fn kept_now(&self) -> Result<Vec<Write>, Trouble> {
         let mut all = Vec::new();
         for (name, at) in self.db.snapshots() {

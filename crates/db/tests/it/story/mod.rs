@@ -1,6 +1,6 @@
-//! The whole store under the simulator: users who write to several keyspaces at all three
-//! durabilities, the background slice by slice, and what a crash, or a device that fails, may
-//! leave.
+//! The whole store under the simulator: users write to several keyspaces at all three durabilities,
+//! background work runs slice by slice, and the test checks the states that a crash or a failing
+//! device may leave.
 
 mod kept;
 mod ops;
@@ -16,54 +16,54 @@ use alluvium_sim::{Cause, Contents, Durability, Part, Step, Story, Trouble, Worl
 use alluvium_storage::{Directories, log};
 use kept::kept;
 use ops::{Action, HASHED, KEYSPACES};
-// Beside this module: which structure each keyspace is in.
+// The sibling module `kinds` decides the structure of each keyspace.
 use super::kinds;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Every how many openings every run and maplet is checked; at the others the trunk alone is.
+/// Interval, in openings, at which every run and maplet is verified. Other openings verify only the
+/// trunk.
 const EVERYTHING: u64 = 6;
 
-/// The story, with the ways in which it varies.
+/// The story and its variations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole {
     pub(crate) access: log::Access,
     pub(crate) lanes: usize,
-    /// How many tiers there are: 1, or 2 with most of what compactions write on the second.
+    /// Number of tiers: 1, or 2 with most of the compaction output on the second.
     pub(crate) tiers: u8,
-    /// The forms of hashed keyspaces: a run has one, in turn by its seed.
+    /// Forms of hashed keyspaces. Each run uses one, chosen by its seed.
     pub(crate) forms: &'static [HashedForm],
 }
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// An open store, and who reads in it.
+/// An open store and its current readers.
 pub(crate) struct System {
     db: Db,
     form: HashedForm,
-    /// Those that could be made so far, in the order of [`KEYSPACES`].
+    /// The keyspaces created so far, in the order of [`KEYSPACES`].
     keyspaces: Vec<Keyspace>,
     snapshot: Option<(Snapshot, Pairs)>,
-    /// One that was begun, and is never committed.
+    /// An open transaction that is never committed.
     forgotten: Option<Transaction>,
-    /// The named snapshots that were made since this opening.
+    /// Named snapshots created since this opening.
     named: BTreeSet<String>,
     names: u64,
     incorporations: u64,
-    /// Whether the last commit has attached runs.
+    /// Whether the last commit attached runs.
     is_attached: bool,
 }
 
-/// A system that the simulator drops has crashed, or was only looked at: what closing would write
-/// is not judged.
+/// A dropped system has crashed or was only inspected. Writes at close are not verified.
 impl Drop for System {
     fn drop(&mut self) {
         self.db.abandon();
     }
 }
 
-/// What a caller of the simulator sees of an error.
+/// Converts an error to the form in which the simulator's caller sees it.
 fn trouble(error: Error) -> Trouble {
     if simulation::failing_tier(&error).is_some() {
         return Trouble::new(Cause::Part, error);
@@ -80,7 +80,8 @@ fn word(durability: Durability) -> alluvium::Durability {
     }
 }
 
-/// A range of the story's keys as one of its keyspace: without an end where that is another's.
+/// Converts a range of story keys to a range within its keyspace. The range has no end if the end
+/// key lies in another keyspace.
 fn range_of<'o>(start: &'o [u8], end: &'o [u8]) -> (&'o [u8], Option<&'o [u8]>) {
     (&start[1..], (start[0] == end[0]).then_some(&end[1..]))
 }
@@ -98,12 +99,13 @@ impl Whole {
         Options::new().simulated(scale, || 1000)
     }
 
-    /// The form of hashed keyspaces in a run.
+    /// Returns the form of hashed keyspaces in this run.
     fn form(&self, world: &World) -> HashedForm {
         self.forms[(world.seed % self.forms.len() as u64) as usize]
     }
 
-    /// The directories of the tiers: of two, each is a part of the one that crashes.
+    /// Returns the directories of the tiers. With two tiers, each is a part of the directory that
+    /// crashes.
     fn directories(&self, world: &World) -> Directories {
         match self.tiers {
             1 => (&world.directory).into(),
@@ -112,7 +114,7 @@ impl Whole {
         }
     }
 
-    /// Makes those that are missing.
+    /// Opens or creates the missing keyspaces.
     fn open_keyspaces(db: &Db, form: HashedForm, keyspaces: &mut Vec<Keyspace>) -> Result<(), Trouble> {
         for &letter in &KEYSPACES[keyspaces.len()..] {
             let options = match letter {
@@ -160,7 +162,7 @@ impl System {
         Ok(found.map(Vec::from))
     }
 
-    /// What a walk shows that must be in order, as keys of the story.
+    /// Adds the pairs of an ordered walk as story keys, and checks their order.
     fn walk(
         letter: u8,
         iter: impl Iterator<Item = <Iter as Iterator>::Item>,
@@ -179,7 +181,7 @@ impl System {
         Ok(())
     }
 
-    /// What a walk in no order shows, each key once, as keys of the story.
+    /// Adds the pairs of an unordered walk as story keys, and checks that each key appears once.
     fn all(letter: u8, walk: Unordered, pairs: &mut Pairs) -> Result<(), Trouble> {
         for pair in walk {
             let (key, value) = pair.map_err(trouble)?;
@@ -191,7 +193,7 @@ impl System {
         Ok(())
     }
 
-    /// Everything, read from one end or, in turn, from the other.
+    /// Reads all pairs, from the front or from the back in turn.
     fn everything(&self) -> Result<Pairs, Trouble> {
         let mut pairs = Pairs::new();
         for (keyspace, letter) in self.keyspaces.iter().zip(KEYSPACES) {
@@ -233,7 +235,7 @@ impl System {
         Ok(batch)
     }
 
-    /// Writes in a batch, or in a transaction of one kind or the other.
+    /// Writes through a batch or through one of the two kinds of transaction.
     fn write(
         &mut self,
         ops: &[Op],
@@ -247,7 +249,7 @@ impl System {
             _ => return self.db.write(&self.batch(ops, durability)?),
         };
         let options = TransactionOptions::new().concurrency(concurrency);
-        // Some write their writes to runs, at once or after a while.
+        // Some transactions spill their writes to runs, immediately or after a few writes.
         let spills = number % 12 < 2;
         let options = match spills {
             true => options.memory(number % 7 * 300),
@@ -276,7 +278,7 @@ impl System {
         if has_spilled {
             world.coverage.hit("transaction that spilled");
         }
-        // What it writes is never seen.
+        // This transaction never commits, so its writes must never be visible.
         let options = match number % 16 {
             0 => TransactionOptions::new().memory(0),
             _ => TransactionOptions::new(),
@@ -287,7 +289,8 @@ impl System {
             | Op::Delete { key }
             | Op::Merge { key, .. }
             | Op::DeleteRange { start: key, .. }) = op;
-            // It may spill, where the disk is full or fails: the next commit finds out.
+            // The put may spill while the disk is full or failing. The next commit detects the
+            // condition.
             if forgotten.put(self.keyspace(key), &key[1..], "forgotten").is_err() {
                 break;
             }
@@ -312,7 +315,7 @@ impl System {
         }
     }
 
-    /// What the writes of a commit come to, for the ledger.
+    /// Returns the effect of a commit's writes, as entries for the ledger.
     fn outcome(&self, ops: &[Op]) -> Result<Vec<Write>, Trouble> {
         let keys = |start: &[u8], end: &[u8]| {
             let mut found = Pairs::new();
@@ -328,7 +331,7 @@ impl System {
         outcome(ops, |key| self.get(key), keys)
     }
 
-    /// Tells the ledger of a commit, does it, and tells what became of it.
+    /// Records a commit in the ledger, executes it and records its result.
     fn commit(
         &mut self,
         writes: &[Write],
@@ -370,10 +373,10 @@ impl System {
         })
     }
 
-    /// A keyspace is dropped, and another of its name made. A batch that was filled before comes to
-    /// nothing.
+    /// Drops a keyspace and creates another with the same name. A batch filled before the drop must
+    /// have no effect.
     fn drop_keyspace(&mut self, letter: u8, world: &World) -> Result<(), Trouble> {
-        // Who reads below it reads through a handle that fails from then on.
+        // The snapshot reads through a handle that fails after the drop.
         self.snapshot = None;
         let mut gone = Pairs::new();
         let index = KEYSPACES.iter().position(|&of| of == letter);
@@ -381,7 +384,7 @@ impl System {
         Self::all(letter, self.keyspaces[index].unordered(), &mut gone)?;
         let mut writes: Vec<Write> = gone.into_keys().map(|key| Write { key, value: None }).collect();
         for (name, at) in self.db.snapshots() {
-            // The keyspace that has the name then held nothing when the snapshot was made.
+            // The keyspace that now has the name was empty when the snapshot was made.
             writes.extend(
                 kept(&name, at, &Pairs::new())
                     .into_iter()
@@ -408,12 +411,12 @@ impl System {
                 ));
             }
         }
-        // Those behind it are opened again with it.
+        // The keyspaces after it are reopened as well.
         self.keyspaces.truncate(index);
         Whole::open_keyspaces(&self.db, self.form, &mut self.keyspaces)
     }
 
-    /// Records are loaded, or the load is given up, or it has an error in it that ends it.
+    /// Loads records, abandons the load, or ends it with an invalid record.
     fn ingest(
         &mut self,
         records: &[(Vec<u8>, Vec<u8>)],
@@ -519,7 +522,7 @@ impl Story for Whole {
                     system.write(ops, *durability, newest, world).map(|()| true)
                 })?;
                 if system.is_attached {
-                    // What was spilled is durable, and all before it.
+                    // The spilled writes and everything before them are durable.
                     world.ledger.cover(world.ledger.newest());
                 }
                 Ok(())

@@ -1,4 +1,4 @@
-//! What users and the background do to the store, as it is drawn from a seed.
+//! Operations of users and of background work, drawn from a seed.
 
 use alluvium_sim::generate::{Action as Plain, Mix};
 use alluvium_sim::ops::Op;
@@ -12,7 +12,7 @@ pub(crate) enum Action {
         ops: Vec<Op>,
         durability: Durability,
     },
-    /// A conditional write: of the value that is there, or of another.
+    /// A conditional write that expects either the present value or another.
     Swap {
         key: Vec<u8>,
         new: Option<Vec<u8>>,
@@ -20,31 +20,31 @@ pub(crate) enum Action {
     },
     Sync,
     Checkpoint,
-    /// Slices of the work in the background.
+    /// Slices of background work.
     Work(u32),
     Get(Vec<u8>),
-    /// A snapshot is taken, or read and given up.
+    /// Takes a snapshot, or reads the present one and releases it.
     Snapshot,
-    /// The same, under a name.
+    /// Creates or removes a named snapshot.
     NamedSnapshot,
-    /// The keyspace with this letter is dropped and created again.
+    /// Drops the keyspace with this letter and creates it again.
     Drop(u8),
-    /// Everything is compacted.
+    /// Compacts everything.
     Compact,
-    /// Sorted records are loaded into a keyspace.
+    /// Loads sorted records into a keyspace.
     Ingest {
         records: Vec<(Vec<u8>, Vec<u8>)>,
         finishes: bool,
     },
 }
 
-/// Keyspaces by the first byte of a key.
+/// Keyspaces, by the first byte of their keys.
 pub(crate) const KEYSPACES: [u8; 4] = *b"abcd";
 
-/// The one whose keys have no order: of its ranges only the one of all keys is deleted.
+/// The keyspace whose keys have no order. Its only range delete covers all keys.
 pub(crate) const HASHED: u8 = b'd';
 
-/// Those that are dropped now and then.
+/// The keyspaces that are dropped occasionally.
 const DROPPED: [u8; 2] = [b'c', HASHED];
 
 fn mix() -> Mix {
@@ -65,7 +65,7 @@ fn mix() -> Mix {
     }
 }
 
-/// The keyspace of a key follows from the key, so that a key is always in the same.
+/// Derives the keyspace from the key, so a key always belongs to the same keyspace.
 fn placed(key: &[u8]) -> Vec<u8> {
     let sum: usize = key.iter().map(|&byte| usize::from(byte)).sum();
     let mut placed = vec![KEYSPACES[sum % KEYSPACES.len()]];
@@ -73,7 +73,7 @@ fn placed(key: &[u8]) -> Vec<u8> {
     placed
 }
 
-/// A load of records with keys that other steps write, too, a few to some hundred.
+/// Draws a load of between a few and a few hundred records. Other steps also write their keys.
 fn ingest(choice: u32) -> Action {
     let mut random = fastrand::Rng::with_seed(u64::from(choice));
     let wanted = KEYSPACES[random.usize(0..KEYSPACES.len())];
@@ -96,8 +96,8 @@ fn ingest(choice: u32) -> Action {
     }
 }
 
-/// The steps of a run: some puts of the mix become merges, some deletes range deletes, some reads
-/// what is rarer.
+/// Draws the steps of a run. Some puts of the mix become merges, some deletes become range deletes,
+/// and some reads become rarer operations.
 pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
     let mut random = fastrand::Rng::with_seed(!seed);
     let plain = mix().steps(seed, count);

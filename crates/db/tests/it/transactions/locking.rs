@@ -1,4 +1,4 @@
-//! Transactions that lock, and who waits for them.
+//! Locking transactions and waiting for locks.
 
 use super::{kinds, store};
 use alluvium::{Concurrency, Durability, Error, ErrorKind, TransactionOptions};
@@ -29,7 +29,7 @@ fn a_locked_key_makes_writers_wait_whatever_they_are() {
         };
         assert_eq!((&keyspace[..], &holders[..]), ("seas", &[holder.number()][..]));
     }
-    // It goes on with what it can have.
+    // The transaction can still use other keys.
     assert!(other.get(&seas, "nn").unwrap().is_none());
     other.put(&seas, "y", "2").unwrap();
     other.commit().unwrap();

@@ -1,4 +1,4 @@
-//! Commits that wait for a device whose syncs take as long as a test wants.
+//! Commits that wait for a device whose sync duration the test controls.
 
 use super::kinds;
 use alluvium::simulation::OpenIn as _;
@@ -11,10 +11,10 @@ use alluvium_device::{
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// What syncs wait for while it is closed.
+/// A gate at which syncs wait while it is closed.
 #[derive(Debug, Default)]
 struct Gate {
-    /// Whether it is closed, and how many syncs wait.
+    /// Whether the gate is closed, and the number of waiting syncs.
     state: Mutex<(bool, usize)>,
     changed: Condvar,
 }
@@ -78,7 +78,7 @@ impl ForwardDevice for SlowFile {
         self.inner.submit(passed_on)
     }
 
-    /// The log writes and syncs by requests then.
+    /// Without mapping, the log writes and syncs through requests.
     fn map(&self, _range: Range<u64>) -> Result<Mapping> {
         Err(Error::Unsupported {
             operation: Operation::Map,
@@ -110,7 +110,7 @@ fn no_lock_is_held_while_a_commit_waits_for_the_device() {
             let seen = second.get(&seas, "x");
             let put = second.put(&seas, "x", "2");
             let has_waited = !committer.is_finished();
-            // Whatever is found, the thread has to end.
+            // The thread must end, whatever the result.
             gate.set(false);
             committer.join().unwrap().unwrap();
             assert!(has_waited, "{options:?}: acknowledged before it was synced");

@@ -23,7 +23,7 @@ use alluvium_storage::{Error, NodePointer, PageSize, Place, Result, Structure};
 
 pub(crate) type Pairs = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// Where a node is, and which extent it lives in.
+/// The location of a node, and the extent that contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) pointer: NodePointer,
@@ -34,7 +34,7 @@ fn bad(place: &Place, error: &Truncated) -> Error {
     Error::corrupt(place.clone(), "pairs or leaves", error.to_string())
 }
 
-/// The bytes that a pair takes.
+/// Encoded length of a pair in bytes.
 pub(crate) fn pair_len(key: &[u8], value: Option<&[u8]>) -> usize {
     6 + key.len() + value.map_or(0, <[u8]>::len)
 }
@@ -94,7 +94,7 @@ pub(crate) fn decode_payload(payload: &[u8], page_size: PageSize) -> Result<Opti
     decode_place(&mut Reader::new(payload), &place, page_size).map(Some)
 }
 
-/// The leaves by their first keys, and extents that hold nothing but space.
+/// The leaves by their first keys, and the extents of ballast, which hold no data.
 pub(crate) type Root = (Vec<(Vec<u8>, Placed)>, Vec<Extent>);
 
 pub(crate) fn encode_root(leaves: &[(Vec<u8>, Placed)], ballast: &[Extent]) -> Vec<u8> {

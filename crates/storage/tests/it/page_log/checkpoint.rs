@@ -1,5 +1,5 @@
-//! A checkpoint of the miniature store: changed leaves and a new root are written, what they
-//! replace is released.
+//! Checkpoints of the miniature store: changed leaves and a new root are written, and the nodes
+//! that they replace are released.
 
 use super::bytes::{Pairs, Placed, decode_pairs, encode_pairs, encode_place, encode_root, pair_len};
 use super::flaw::Flaw;
@@ -11,25 +11,25 @@ use alluvium_storage::node::{MAX_PAGES, NodeWriter, WriterOptions, Written};
 use alluvium_storage::{Codec, NodePointer, Result};
 use std::collections::BTreeMap;
 
-/// Leaves are cut before they outgrow this many bytes, unless one pair does.
+/// Maximum bytes of a leaf with more than one pair.
 const LEAF_BYTES: usize = 3900;
 
-/// Units of an extent of ballast: with two of them free, the file shrinks.
+/// Units of an extent of ballast. When two of them are free, the file shrinks.
 const BALLAST_UNITS: u32 = 14;
 
-/// A leaf of the tree to be: kept as it is, or written.
+/// A leaf of the new tree: kept unchanged, or written.
 enum Leaf {
     Kept(Placed),
     Written(NodePointer),
 }
 
-/// What a checkpoint wrote of the leaves.
+/// The leaves after a checkpoint has written the changed ones.
 struct Fresh {
     leaves: Vec<(Vec<u8>, Leaf)>,
     replaced: Vec<Placed>,
 }
 
-/// The tree to be, and what comes and goes with it.
+/// The new tree, with the nodes and extents that it adds and removes.
 struct Next {
     tree: Tree,
     replaced: Vec<Placed>,
@@ -59,7 +59,7 @@ impl Mini {
         self.tree = next.tree;
         self.retire(&next.replaced, next.dropped);
         let cut = if self.flaw == Flaw::CutsTooLow {
-            // A cut never falls: what an earlier one has released is not in the log any more.
+            // A cut never decreases, because the log no longer has what an earlier cut released.
             cut.saturating_sub(1).max(self.store.superblock().cut)
         } else {
             cut
@@ -82,8 +82,8 @@ impl Mini {
         Ok(())
     }
 
-    /// The flaw: a generation counts as durable while it is being built, and another step writes to
-    /// what it freed.
+    /// The flaw: a generation counts as durable while it is still being built, and another step
+    /// writes to the space that it freed.
     fn reuse_early(&self, generation: u64) -> Result<()> {
         self.store.extents().made_durable(generation);
         for _ in 0..3 {
@@ -102,7 +102,7 @@ impl Mini {
         Ok(())
     }
 
-    /// What was committed since the last checkpoint.
+    /// Returns the writes committed since the last checkpoint.
     fn changes(&self) -> Changes {
         let mut changes = self.memtable.clone();
         match self.flaw {
@@ -115,7 +115,7 @@ impl Mini {
         changes
     }
 
-    /// Writes what changed, and installs it. When it fails nothing has happened.
+    /// Writes the changes and installs them. A failure leaves the tree unchanged.
     fn write_tree(&self, changes: &Changes) -> Result<Next> {
         let generation = self.store.superblock().generation;
         let options = self.writer_options(generation);
@@ -130,7 +130,7 @@ impl Mini {
             leaves,
             ballast,
         };
-        // The root goes to a writer of its own: it must name the leaves' extents.
+        // The root uses a separate writer, because it must name the leaves' extents.
         match self.write_root(
             &tree,
             WriterOptions {
@@ -160,7 +160,7 @@ impl Mini {
         })
     }
 
-    /// The last tier has the leaves.
+    /// The leaves are on the last tier.
     fn leaf_tier(&self) -> u8 {
         self.store.tiers().count() as u8 - 1
     }
@@ -192,7 +192,8 @@ impl Mini {
         ))
     }
 
-    /// Every third checkpoint takes a large extent, and the third last one goes.
+    /// Every third checkpoint allocates a large extent. If there are then more than two, the oldest
+    /// is released.
     fn next_ballast(
         &self,
         generation: u64,
@@ -214,8 +215,8 @@ impl Mini {
         (ballast, dropped)
     }
 
-    /// Every node of the new tree in a new extent holds a reference to it; the installation gives
-    /// the first.
+    /// Each node of the new tree in a new extent holds a reference to that extent. The installation
+    /// adds the first reference.
     fn install(&self, tree: &Tree, extents: &[(Extent, u64)]) {
         if self.flaw == Flaw::ForgetsToInstall {
             return;
@@ -230,7 +231,7 @@ impl Mini {
         }
     }
 
-    /// Gives up the references of nodes that are not in the tree any more.
+    /// Releases the references of nodes that are no longer in the tree.
     fn retire(&mut self, replaced: &[Placed], dropped: Option<Extent>) {
         if self.flaw == Flaw::ForgetsToRelease {
             return;
@@ -251,7 +252,7 @@ impl Mini {
         }
     }
 
-    /// Writes every leaf in whose range something changed.
+    /// Writes each leaf whose key range has changes.
     fn write_leaves(&self, writer: &mut NodeWriter, changes: &Changes) -> Result<Fresh> {
         let old = &self.tree.leaves;
         let mut fresh = Fresh {
@@ -259,7 +260,7 @@ impl Mini {
             replaced: Vec::new(),
         };
         for at in 0..old.len().max(1) {
-            // The first leaf's range begins before every key.
+            // The range of the first leaf begins before every key.
             let from = if at == 0 { Vec::new() } else { old[at].0.clone() };
             let to = old.get(at + 1).map(|(first, _)| first.clone());
             let mut changed = changes
@@ -295,7 +296,7 @@ impl Mini {
     }
 }
 
-/// Cuts pairs into leaves.
+/// Splits pairs into leaves.
 fn cut(pairs: Pairs) -> Vec<Pairs> {
     let mut leaves: Vec<Pairs> = Vec::new();
     let mut room = 0;
@@ -311,7 +312,7 @@ fn cut(pairs: Pairs) -> Vec<Pairs> {
     leaves
 }
 
-/// Whole pages.
+/// Pads to whole pages.
 fn padded(mut bytes: Vec<u8>, page: usize) -> Vec<u8> {
     let len = bytes.len().next_multiple_of(page);
     assert!(len <= page * usize::from(MAX_PAGES), "a node of {len} bytes");
@@ -326,7 +327,7 @@ fn extent_of(pointer: &NodePointer, extents: &[(Extent, u64)]) -> Extent {
     home.expect("a written node is in a written extent").0
 }
 
-/// Gives each written leaf the extent it is in.
+/// Assigns to each written leaf its extent.
 fn place_leaves(leaves: Vec<(Vec<u8>, Leaf)>, written: &Written) -> Vec<(Vec<u8>, Placed)> {
     let placed = leaves.into_iter().map(|(first, leaf)| match leaf {
         Leaf::Kept(placed) => (first, placed),

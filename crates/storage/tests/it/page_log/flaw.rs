@@ -1,11 +1,11 @@
-//! Wrong uses of the store, each of which the simulator must find.
+//! Incorrect uses of the store, each of which the simulator must detect.
 
 /// A mistake that a caller of the store could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// None.
+    /// No mistake.
     Right,
-    /// `made_durable` is called for a generation that is not.
+    /// `made_durable` is called for a generation that is not durable.
     ReusesEarly,
     /// The log is released before the generation is durable and noted.
     ReleasesTheLogFirst,
@@ -15,16 +15,16 @@ pub(crate) enum Flaw {
     ForgetsToRelease,
     /// Replaced nodes are released as if no reader could still see them.
     ReleasesAtAnOldEpoch,
-    /// A key of the cut is not in the tree.
+    /// The cut is above a key that is not in the tree.
     CutsTooHigh,
-    /// The cut is one too low: harmless, since replaying a commit twice changes nothing.
+    /// The cut is one too low. This is harmless, because replaying a commit is idempotent.
     CutsTooLow,
     /// The first record after the cut is not replayed.
     ReplaysOneLess,
-    /// A batch is a record for each of its writes.
+    /// A batch is written as one record per write.
     SplitsBatches,
     /// Deletes are left out of checkpoints.
     ForgetsDeletes,
-    /// `Disk` is answered at `Process`.
+    /// A `Disk` commit is acknowledged at `Process`.
     AcknowledgesEarly,
 }

@@ -1,10 +1,9 @@
 //! The miniature store: a map whose commits go to the log, and whose pages are written at
 //! checkpoints.
 //!
-//! A root node names the leaves; both are immutable. A checkpoint writes the leaves whose keys
-//! changed, and a root, behind each other into extents of their own; every node in an extent holds
-//! one reference to it. Reads look into the memtable (what was committed since the last
-//! checkpoint), then into the leaf, through the cache.
+//! A root node names the leaves; both are immutable. A checkpoint writes the changed leaves and
+//! then a root, sequentially into new extents. Every node in an extent holds one reference to it.
+//! Reads search the memtable (commits since the last checkpoint), then the leaf, through the cache.
 
 use super::bytes::{Placed, decode_pairs, decode_payload, decode_root, encode_pairs};
 use super::flaw::Flaw;
@@ -16,16 +15,16 @@ use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Directories, Hold, NodePointer, Result, log};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The tree at one moment: where its root is, and the leaves by their first keys.
+/// The tree at one moment: the location of its root, and the leaves by their first keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) root: Option<Placed>,
     pub(crate) leaves: Vec<(Vec<u8>, Placed)>,
-    /// Extents that hold nothing: they come and go, so that the file grows and shrinks.
+    /// Extents without data. They are allocated and released, so that the file grows and shrinks.
     pub(crate) ballast: Vec<Extent>,
 }
 
-/// A tree that a reader still uses, however much is written meanwhile.
+/// A tree that a reader still uses, regardless of later writes.
 pub(crate) struct Snapshot {
     _hold: Hold,
     tree: Tree,
@@ -36,15 +35,15 @@ pub(crate) struct Mini {
     pub(crate) store: Store,
     pub(crate) tree: Tree,
     pub(crate) memtable: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// The sequence of the next write.
+    /// Sequence number of the next write.
     pub(crate) next: u64,
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) flaw: Flaw,
-    /// Units that were released at some time, to see them used again.
+    /// Units that were ever released, to detect their reuse.
     pub(crate) released: BTreeSet<(u8, u32)>,
-    /// Sequences that were assigned, not appended, and not given up yet.
+    /// Sequence numbers that were assigned, but neither appended nor given up yet.
     open: Option<(u64, u32)>,
-    /// Segments of the log that were begun since the store was opened, at least.
+    /// Lower bound of the number of log segments started since the store was opened.
     begun: usize,
 }
 
@@ -79,7 +78,7 @@ impl Mini {
         }
     }
 
-    /// Superblock, log from the cut, root. Leaves are read when they are wanted.
+    /// Reads the superblock, the log from the cut, and the root. Leaves are read on demand.
     pub(crate) fn open(directories: Directories, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
         let opening = Store::open(directories, options)?;
         let superblock = opening.superblock().clone();
@@ -114,17 +113,17 @@ impl Mini {
         Ok(self.store.cache().get(pointer, &guard, purpose)?.to_vec())
     }
 
-    /// Reads what the device holds now, whatever the cache remembers.
+    /// Reads from the device, bypassing the cache.
     fn read_uncached(&self, pointer: &NodePointer) -> Result<Vec<u8>> {
         read_node(self.store.tiers(), pointer, self.store.page_size(), Purpose::Scan)
     }
 
-    /// The last sequence that was committed.
+    /// Returns the last committed sequence number.
     pub(crate) fn last(&self) -> u64 {
         self.next - 1
     }
 
-    /// One commit, one record: a sequence for each write.
+    /// Appends one record per commit, with one sequence number per write.
     pub(crate) fn commit(&mut self, writes: &[Write], durability: Durability) -> Result<()> {
         let durability = match self.flaw {
             Flaw::AcknowledgesEarly if durability == Durability::Disk => Durability::Process,
@@ -147,8 +146,8 @@ impl Mini {
         Ok(())
     }
 
-    /// Counts segments that a commit began, `before` being the number of live ones before it. When
-    /// there were more than there ever were files for them, a file was used again.
+    /// Counts the segments that a commit started; `before` is the number of live ones before it. If
+    /// more segments were started than there have been files, a file was reused.
     pub(crate) fn count_segments(&mut self, before: usize, coverage: &Coverage) {
         let usage = self.store.log().usage();
         let begun = usage.segments.saturating_sub(before);
@@ -158,8 +157,8 @@ impl Mini {
         self.begun += begun;
     }
 
-    /// Gives up the sequences that did not fit, so that nothing waits for them. Nothing else is
-    /// done before that.
+    /// Gives up the sequence numbers that did not fit, so that no commit waits for them. This must
+    /// precede any other operation.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.store.health()?;
         if let Some((first, count)) = self.open {
@@ -170,8 +169,8 @@ impl Mini {
         Ok(())
     }
 
-    /// Two commits at once, of which the later one is written first, as threads may. Answers for
-    /// each whether it holds.
+    /// Performs two concurrent commits, of which the later one is written first, as threads may.
+    /// Returns for each whether it is in effect.
     pub(crate) fn commit_two(&mut self, writes: [&[Write]; 2], durability: Durability) -> Result<[bool; 2]> {
         let first = self.next;
         let second = first + writes[0].len() as u64;
@@ -182,7 +181,7 @@ impl Mini {
         self.next = second + writes[1].len() as u64;
         let held = match self.append(first, writes[0], durability) {
             Err(error) if error.is_full() => {
-                // The later one is not acknowledged before the earlier one is given up.
+                // The later commit is acknowledged only after the earlier one is given up.
                 self.open = Some((first, writes[0].len() as u32));
                 match self.settle() {
                     Err(error) if error.is_full() => {}
@@ -204,7 +203,7 @@ impl Mini {
             .iter()
             .map(|write| (&write.key[..], write.value.as_deref()));
         let record = encode_pairs(pairs);
-        // One thread plays several writers.
+        // One thread acts as several writers.
         log::write_as(first as usize % LANES);
         let result = self
             .store
@@ -228,7 +227,7 @@ impl Mini {
             .and_then(|(_, value)| value))
     }
 
-    /// Everything that a tree and a memtable above it hold.
+    /// Returns all pairs of a tree and the memtable above it.
     fn scan(
         &self,
         tree: &Tree,
@@ -265,8 +264,8 @@ impl Mini {
         })
     }
 
-    /// Begins or ends a read of the tree as it is now: whatever became free meanwhile, the tree
-    /// must not have changed.
+    /// Begins or ends a read of the present tree. The tree must be unchanged at the end, even if
+    /// space was freed in between.
     pub(crate) fn toggle_snapshot(&mut self) -> std::result::Result<bool, Trouble> {
         if self.snapshots.is_empty() {
             let hash = self
@@ -297,7 +296,7 @@ impl Mini {
         }
     }
 
-    /// Every extent that the tree reaches, and how often.
+    /// Returns every extent reachable from the tree, with its number of references.
     pub(crate) fn reachable(&self) -> BTreeMap<Extent, u32> {
         let mut reachable = BTreeMap::new();
         for placed in self

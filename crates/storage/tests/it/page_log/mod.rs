@@ -1,5 +1,4 @@
-//! The page-and-log story: a store of keys and values, made of nothing but this crate, under the
-//! simulator.
+//! The page-and-log story: a key-value store built only from this crate, under the simulator.
 
 mod bytes;
 mod checkpoint;
@@ -17,16 +16,16 @@ use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Directories, Error, log};
 use std::sync::Arc;
 
-/// The story, with the ways in which it varies.
+/// The story and its variations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageLog {
     pub(crate) access: log::Access,
     pub(crate) flaw: Flaw,
-    /// How many tiers there are: 1, or 2 with the leaves on the second.
+    /// Number of tiers: 1, or 2 with the leaves on the second.
     pub(crate) tiers: u8,
 }
 
-/// What a caller of the simulator sees of an error.
+/// Converts an error to the form in which the simulator's caller sees it.
 pub(crate) fn trouble(error: Error) -> Trouble {
     if error.failing_tier().is_some() {
         return Trouble::new(Cause::Part, error);
@@ -60,7 +59,8 @@ impl PageLog {
         }
     }
 
-    /// The directories of the tiers: of two, each is a part of the one that crashes.
+    /// Returns the directories of the tiers. With two tiers, each is a part of the directory that
+    /// crashes.
     fn directories(&self, directory: &Arc<dyn Directory>) -> Directories {
         match self.tiers {
             1 => Arc::clone(directory).into(),
@@ -97,7 +97,7 @@ impl PageLog {
         let segments = mini.store.log().usage().segments;
         let mut result = mini.commit(writes, durability);
         if result.as_ref().is_err_and(Error::is_full) {
-            // A checkpoint frees log. It holds everything but this commit.
+            // A checkpoint releases log space. It contains everything but this commit.
             world.coverage.hit("log full");
             result = mini.checkpoint(&world.coverage).and_then(|()| {
                 ledger.cover(number - 1);
@@ -110,7 +110,7 @@ impl PageLog {
         ledger.answer(number, durability, result.map_err(trouble))
     }
 
-    /// Two commits under way at once: the halves of a batch.
+    /// Performs two concurrent commits: the halves of a batch.
     fn commit_two(
         mini: &mut Mini,
         writes: [&[Write]; 2],
@@ -194,8 +194,8 @@ impl Story for PageLog {
 
     fn apply(&self, mini: &mut Mini, action: &Action, world: &World) -> Result<(), Trouble> {
         match action {
-            // One that waits for the disk waits for all before it, so it is not the one to come
-            // first.
+            // A commit that waits for the disk also waits for all earlier ones, so it cannot be
+            // written first.
             Action::Commit { writes, durability } if writes.len() > 4 && *durability < Durability::Disk => {
                 let (first, second) = writes.split_at(writes.len() / 2);
                 Self::commit_two(mini, [first, second], *durability, world)

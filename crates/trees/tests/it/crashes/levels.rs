@@ -1,4 +1,4 @@
-//! Levels that stitch.
+//! Levels that reuse leaves (stitching).
 
 use crate::schema::schema_with;
 use alluvium_base::Sequence;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 struct Levelled {
     policy: &'static str,
     stitching: Stitching,
-    /// Values longer than this are kept apart from their leaves.
+    /// Values longer than this are separated from their leaves.
     value_threshold: Option<usize>,
 }
 
@@ -75,7 +75,7 @@ impl Subject for Levelled {
     }
 }
 
-/// Keys of one unit: the first four bytes, so a hundred neighbours.
+/// Keys of one unit share their first four bytes, so a unit has a hundred neighbours.
 fn first_four(one: &[u8], other: &[u8]) -> bool {
     one.get(..4) == other.get(..4)
 }
@@ -98,7 +98,7 @@ fn story() -> StructureStory<Levelled> {
     StructureStory::new("levels-samt", subject)
 }
 
-/// Values longer than this, about half of them, are kept apart from their leaves.
+/// Values longer than this, about half of them, are separated from their leaves.
 const APART: Option<usize> = Some(150);
 
 fn stories() -> [StructureStory<Levelled>; 5] {
@@ -163,7 +163,7 @@ fn the_same_seed_gives_the_same_trace_of_levels() {
     campaign().repeat(stories(), 2);
 }
 
-/// Wrong uses of levels: what their caller must not do.
+/// Incorrect uses of levels by their caller.
 #[test]
 fn every_wrong_use_of_levels_is_found() {
     let flaws = [

@@ -1,7 +1,7 @@
-//! Every structure of this crate in the same small database, under the crash driver and on devices
-//! that fail.
+//! Every structure of this crate in the same small database, under the crash driver and on failing
+//! devices.
 //!
-//! In `cargo test` it is small. The large run, of which the counters are asserted, is
+//! The test is small in `cargo test`. The large run, which also asserts the counters, is
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=260000 ALLUVIUM_SIM_WORKERS=2 \

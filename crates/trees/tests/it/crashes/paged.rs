@@ -1,4 +1,4 @@
-//! Trees in pages that are written in place.
+//! Trees in pages that are updated in place.
 
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{Ingest, Scan};
@@ -15,12 +15,12 @@ use alluvium_trees::paged::node::Epsilon;
 use alluvium_trees::paged::{Merging, Paged, PagedOptions, TreeKind};
 use std::sync::Arc;
 
-/// Which tree, what becomes of its under-full nodes, and how its nodes are divided.
+/// The kind of the tree, its merging of underfull nodes, and the division of its nodes.
 #[derive(Clone, Copy, Debug)]
 struct InPages(TreeKind, Merging, Epsilon);
 
 impl InPages {
-    /// Nodes so small that there are many, of which memory holds a few.
+    /// Nodes are small, so that there are many of them, and memory holds only a few.
     fn options(self) -> PagedOptions {
         let InPages(kind, merging, epsilon) = self;
         PagedOptions {
@@ -82,8 +82,8 @@ fn stories() -> [StructureStory<InPages>; 3] {
     .map(|(name, kind, merging, epsilon)| StructureStory::new(name, InPages(kind, merging, epsilon)))
 }
 
-/// A page is an operation of the device, and a recovery writes many of them back: crash points are
-/// rarer among them.
+/// Each page is an operation of the device, and a recovery writes many of them back, so crash
+/// points are sparser.
 fn campaign() -> Crashes {
     let crashes = crashes(
         "cargo test -p alluvium-trees --test it -- pages_survive_every_crash --nocapture",

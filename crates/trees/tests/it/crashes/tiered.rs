@@ -19,13 +19,13 @@ use alluvium_stories::{Flaw, Layout, Stack, StructureStory, Subject, crashes, fa
 use alluvium_trees::tiered::{Adoption, Edge, Maintenance, Shape, Stats, Tree, TreeOptions, Victim};
 use std::sync::Arc;
 
-/// A tree whose options go with how the log is written.
+/// A tree whose options depend on the access mode of the log.
 #[derive(Clone, Copy, Debug)]
 struct Tiered(Access);
 
 impl Tiered {
-    /// Small, so that a run of some hundred steps has a trunk of several levels; compressed,
-    /// smaller still.
+    /// Small, so that a run of a few hundred steps has a trunk of several levels; even smaller with
+    /// compression.
     fn memtable_bytes(self) -> u64 {
         match self.0 {
             Access::Mapped => 6 << 10,
@@ -33,7 +33,7 @@ impl Tiered {
         }
     }
 
-    /// Of two tiers the second has what compactions write.
+    /// With two tiers, compaction output goes to the second.
     fn options(self, home: &Home) -> TreeOptions {
         TreeOptions {
             shape: Shape {
@@ -95,7 +95,7 @@ impl Subject for Tiered {
     }
 
     fn prepare(&self, tree: &Tree, next: Sequence) {
-        // Scans find the same however little they may hold between their calls.
+        // The results of scans do not depend on how much they may hold between calls.
         tree.limit_scans([u64::MAX, 0, 20_000][(next % 3) as usize]);
     }
 
@@ -152,7 +152,7 @@ fn on_two_tiers() -> StructureStory<Tiered> {
     story(Access::Written).on_two_tiers("tiered-on-two-tiers")
 }
 
-/// It takes more steps than elsewhere until there is a trunk to speak of.
+/// More steps than elsewhere are needed to build a trunk of some size.
 fn campaign() -> Crashes {
     let crashes = crashes(
         "cargo test -p alluvium-trees --test it -- the_tree_survives_every_crash --nocapture",
@@ -207,7 +207,7 @@ fn the_same_seed_gives_the_same_trace() {
     campaign().repeat([Access::Mapped, Access::Written].map(story), 2);
 }
 
-/// Wrong uses of the tree: what its caller must not do.
+/// Incorrect uses of the tree by its caller.
 #[test]
 fn every_wrong_use_of_the_tree_is_found() {
     let flaws = [
@@ -225,7 +225,7 @@ fn every_wrong_use_of_the_tree_is_found() {
     campaign().find_mistakes(flaws.map(|flaw| story(Access::Written).with_flaw(flaw)));
 }
 
-/// Bugs below the tree, as they look from the device.
+/// Bugs below the tree, simulated at the device.
 #[test]
 fn every_bug_planted_under_the_tree_is_found() {
     let bugs = [

@@ -1,5 +1,5 @@
-//! Leaves whose values are kept apart are taken over with their values: neither is read, and what
-//! holds the values is counted by range, and freed once nothing reaches it.
+//! Reuse of leaves with separated values: neither the leaves nor the values are read. The extents
+//! of the values are reference-counted by key range and freed once they are unreachable.
 
 use super::World;
 use super::rules::{ALL, run};
@@ -13,20 +13,20 @@ use alluvium_trees::levels::Stitching;
 
 const SHORT: usize = 64;
 const SHORT_PART: u64 = 3000;
-/// Bytes of a value: longer than the 200 that a leaf keeps.
+/// Bytes of a value: above the 200 that a leaf stores inline.
 const VALUE: usize = 1000;
 const PART: u64 = 400;
 
-/// What merges have read and written, in bytes.
+/// Returns the bytes that merges have read and written.
 pub(super) fn merged(world: &World) -> (u64, u64) {
     let counts = world.directory.counters().snapshot();
     let merged = counts.of(Purpose::Compact);
     (merged.read_bytes, merged.written_bytes)
 }
 
-/// Live bytes of all extents, once nothing holds what is not reached any more.
+/// Returns the live bytes of all extents, after unreachable data is released.
 fn live(world: &mut World) -> u64 {
-    // What one checkpoint has released is free after the next.
+    // Extents released by one checkpoint become free at the next.
     for _ in 0..3 {
         world.checkpoint().unwrap();
         world.home.store.reclaim(ReclaimLimit::default()).unwrap();
@@ -41,14 +41,14 @@ fn compact(world: &mut World) {
     world.compare_scans().unwrap();
 }
 
-/// A structure that keeps short values apart, so that there are many leaves: extents of which
-/// little is live are given up, and their leaves copied.
+/// A structure that separates short values, so that there are many leaves. Extents with few live
+/// bytes are released, and their leaves copied.
 fn with_short_values(stitching: Stitching, seed: u64) -> World {
     let schema = schema_with(0, Codec::None, Some(SHORT - 1));
     World::of("never", stitching, seed, schema)
 }
 
-/// Several parts, each behind the other.
+/// Writes several parts with ascending key ranges.
 fn parts(world: &mut World, count: u64) {
     for part in 0..count {
         run(world, part * PART..(part + 1) * PART, Some(&[part as u8; VALUE]));
@@ -70,7 +70,7 @@ fn what_comes_in_order_is_merged_without_reading_leaves_or_values() {
     let (leaves, read, written) = merging(ALL);
     println!("f = 0: {leaves} leaves, {read} bytes read, {written} written of {bytes}");
     assert!(leaves > 20, "{leaves} leaves");
-    // The last leaf of each run is copied, one in three here: its bound is not known.
+    // The last leaf of each run is copied, here one in three, because its upper bound is unknown.
     assert!(
         read < bytes / 8 && written < bytes / 10,
         "{read} and {written} bytes"
@@ -110,14 +110,14 @@ fn what_holds_values_is_freed_as_soon_as_nothing_reaches_it() {
             all > bytes && all < bytes * 3,
             "{all} bytes live, {bytes} of values"
         );
-        // Six parts of eight go, in the middle; what is left is taken over once more.
+        // Deletes six of eight parts, in the middle. The remaining leaves are reused once more.
         run(&mut world, SHORT_PART..7 * SHORT_PART, None);
         compact(&mut world);
         assert!(world.levels.stitched() > taken_over + 10, "{stitching:?}");
         let left = live(&mut world);
         println!("{all} bytes live, then {left}");
         assert!(left < all / 4 + all / 16, "{left} bytes of {all} are live");
-        // The rest goes as well.
+        // Deletes the rest as well.
         run(&mut world, 0..8 * SHORT_PART, None);
         compact(&mut world);
         let nothing = live(&mut world);
@@ -125,8 +125,8 @@ fn what_holds_values_is_freed_as_soon_as_nothing_reaches_it() {
     }
 }
 
-/// Values of an older part, of which every eighth is live, are passed on to new leaves, which
-/// the next merge could take over: it copies them, and what held the values is given up.
+/// New leaves refer to values of an older part of which every eighth is live. The next merge could
+/// reuse these leaves, but copies them, and the extents of the values are released.
 #[test]
 fn leaves_whose_values_lie_among_dead_ones_are_copied_with_them() {
     let mut world = with_short_values(ALL, 5);
@@ -148,7 +148,7 @@ fn a_leaf_with_values_apart_is_found_after_it_was_taken_over_often() {
     run(&mut world, 0..9000, Some(&[7; SHORT]));
     for generation in 0..6u8 {
         compact(&mut world);
-        // A few keys between those of the first part, and new ones behind all.
+        // A few keys between those of the first part, and new ones after all others.
         let from = u64::from(generation) * 7;
         run(&mut world, (from..900).step_by(97), Some(&[generation; SHORT]));
         let behind = 10_000 + u64::from(generation) * 100;

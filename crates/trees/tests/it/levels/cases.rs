@@ -1,4 +1,4 @@
-//! What levels must say, under every policy and with stitching.
+//! Correctness of levels under every policy, with stitching.
 
 use super::{World, rules};
 use alluvium_base::Kind;
@@ -15,7 +15,7 @@ use alluvium_storage::{Place, Structure};
 use alluvium_trees::levels::Stitching;
 use alluvium_trees::levels::format::{Contents, RunName};
 
-/// Runs one seed; how many merges there were.
+/// Runs one seed. Returns the world, which counts the merges.
 fn run(policy: &str, seed: u64, operations: u64) -> World {
     run_in(World::new(policy, seed), policy, seed, operations)
 }
@@ -92,7 +92,7 @@ fn all_of_it_becomes_one_run_when_a_user_wants_it_and_nothing_is_left_of_deletes
         assert_eq!(len, live, "{policy}: one record for each key that has a value");
         let all = KeyRange::everything();
         assert!(world.levels.size_on_disk(&all).unwrap() > live * 5);
-        // Everything is deleted: nothing is left.
+        // After everything is deleted, no records remain.
         world.sequence += 1;
         world.memtable.delete_range(b"", b"9", world.sequence).unwrap();
         world.history.delete_range(b"", b"9", world.sequence);
@@ -130,7 +130,7 @@ fn what_is_stitched_reads_like_what_is_copied() {
     }
 }
 
-/// Writes the same into a structure; the world, when all that is due was done.
+/// Writes the same data into a structure. Returns the world after all due work.
 fn written(stitching: Stitching) -> World {
     let mut world = World::stitching("samt,k=4", stitching, 5);
     world.is_plain = true;
@@ -160,8 +160,8 @@ fn a_threshold_beyond_all_runs_gives_the_bytes_of_copying_everything() {
         let contents = Contents::decode(contents, &place, page_size).unwrap();
         (contents.levels, world.levels.stitched())
     };
-    // Each run is named with the checksum of its footer, and a footer has those of all below it.
-    // Where leaves may be taken over, indexes say their keys: the runs are the same but for that.
+    // A run's name includes the checksum of its footer, and a footer includes those of everything
+    // below it. Indexes list keys where leaves may be reused; the runs are otherwise identical.
     let plain = runs(Stitching::default());
     let copied = runs(stitching(1 << 20));
     assert_eq!((plain.1, copied.1), (0, 0));
@@ -176,14 +176,15 @@ fn a_threshold_beyond_all_runs_gives_the_bytes_of_copying_everything() {
     assert_ne!(stitched.0, copied.0);
 }
 
-/// Where keys of runs alternate, no leaf can be taken over: the index says so, and nearly all is
-/// read in long stretches. The same where few leaves in a row are not worth a seek.
+/// If the keys of runs alternate, no leaf can be reused. The index shows this, and nearly
+/// everything is read in large requests. The same holds if few adjacent leaves are not worth a
+/// seek.
 #[test]
 fn what_cannot_be_taken_over_is_read_in_long_stretches() {
     for (threshold, apart) in [(0, 1), (1 << 20, 1), (1 << 20, 100)] {
         let mut world = World::stitching("never", stitching(threshold), 1);
         for part in 0..4 {
-            // Stretches of one number, or of three leaves, to each run in turn.
+            // Ranges of one number, or of three leaves, go to each run in turn.
             let numbers = (0..8000u64).filter(|number| number / apart % 4 == part);
             rules::run(&mut world, numbers, Some(&[7; 100]));
         }
@@ -253,7 +254,7 @@ fn leaves_that_are_taken_over_are_never_read_and_their_space_is_free_once_nothin
         for _ in 0..50 {
             world.get().unwrap();
         }
-        // Everything is deleted: no extent of any run is left.
+        // After everything is deleted, no extent of any run remains.
         world.sequence += 1;
         world.memtable.delete_range(b"", b"a", world.sequence).unwrap();
         world.history.delete_range(b"", b"a", world.sequence);

@@ -1,6 +1,7 @@
-//! Levels that stitch beside levels that copy everything: the same history, the same contents.
+//! Levels that stitch, compared with levels that copy everything: the same history must give the
+//! same contents.
 //!
-//! In `cargo test` it is small. More, from another seed:
+//! The test is small in `cargo test`. A larger run from another seed:
 //!
 //! ```text
 //! ALLUVIUM_LEVELS_OPERATIONS=200000 ALLUVIUM_LEVELS_SEED=7 \
@@ -21,10 +22,10 @@ use alluvium_stories::Stack;
 use alluvium_trees::levels::{SameScan, Stitching};
 use std::sync::Arc;
 
-/// Operations from one comparison to the next.
+/// Operations between two comparisons.
 const COMPARED: usize = 800;
 
-/// What is done to every structure alike.
+/// An operation, applied to every structure.
 enum Act {
     Put(Vec<u8>, u8, usize),
     Delete(Vec<u8>),
@@ -37,13 +38,14 @@ enum Act {
     Checkpoint,
 }
 
-/// Draws a history: bursts of neighbours, in order or not, over what is there already or behind it.
+/// Draws a history: bursts of neighbouring keys, sequential or not, over existing keys or after
+/// them.
 fn history(seed: u64, operations: usize) -> Vec<Act> {
     let mut random = fastrand::Rng::with_seed(seed);
     let key = |number: u64| format!("{number:06}").into_bytes();
     let (mut at, mut left, mut is_ordered) = (0, 0, false);
     let folds = random.u32(..3) == 0;
-    // Values longer than 200 bytes are apart from their leaves: none, some, or all.
+    // Values longer than 200 bytes are separated from their leaves: none, some, or all.
     let apart = [0, 15, 100][seed as usize % 3];
     let mut acts = Vec::with_capacity(operations);
     while acts.len() < operations {
@@ -121,7 +123,7 @@ fn apply(world: &mut World, act: &Act) {
             world.poll_step().unwrap();
         }
         Act::Compact => world.levels.compact_part(b"").unwrap(),
-        // Sealed first, so that all of them hold the same.
+        // The memtable is sealed first, so that all structures hold the same data.
         Act::Snapshot => {
             world.seal().unwrap();
             while world.sealed.is_some() {
@@ -142,8 +144,8 @@ fn apply(world: &mut World, act: &Act) {
     }
 }
 
-/// Everything that a structure says in the course of a history: its contents at every snapshot, and
-/// how many leaves it took over.
+/// Returns the contents of a structure at every snapshot of a history, and the number of leaves
+/// that it reused.
 fn said(policy: &str, stitching: Stitching, seed: u64, acts: &[Act]) -> (Vec<Pairs>, u64) {
     let mut world = World::stitching(policy, stitching, seed);
     let mut said = Vec::new();
@@ -166,7 +168,7 @@ fn said(policy: &str, stitching: Stitching, seed: u64, acts: &[Act]) -> (Vec<Pai
     (said, world.levels.stitched())
 }
 
-/// Keys of one unit begin with the same four digits: a hundred keys, about three leaves.
+/// Keys of one unit share their first four digits: a hundred keys, about three leaves.
 fn first_four(one: &[u8], other: &[u8]) -> bool {
     one.get(..4) == other.get(..4)
 }
@@ -226,8 +228,8 @@ fn levels_read_the_same_however_they_stitch() {
     assert!(stitched[0] > 50 && stitched[4] > 0, "{stitched:?}");
 }
 
-/// Between two leaves that were taken over lies a gap, in which readers come to the first of them:
-/// its extent was listed up to its own bound only. Found among 33 longer histories.
+/// Between two reused leaves lies a gap, which readers look up in the first of them. Its extent was
+/// listed only up to the leaf's bound. Found among 33 longer histories.
 #[test]
 fn extents_are_listed_for_the_gap_behind_a_leaf_that_was_taken_over() {
     let (policy, seed) = ("samt,k=2", 29);

@@ -1,4 +1,4 @@
-//! Levels of runs, under every policy: random operations of users and of the background, compared
+//! Levels of runs under every policy: random operations of users and of background work, compared
 //! with the reference.
 
 mod apart;
@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 const KEYS: u32 = 1500;
 const UNIT_BYTES: u64 = 16 << 10;
-/// Merges that go on at once.
+/// Number of concurrent merges.
 const WORKERS: usize = 4;
 
 fn store_options() -> StoreOptions {
@@ -56,8 +56,8 @@ fn store_options() -> StoreOptions {
     }
 }
 
-/// A memtable on its way into the structure: it holds what is above the first number, up to the
-/// second.
+/// A memtable being flushed into the structure. It holds the commits above the first number, up to
+/// the second.
 type Sealed = (Arc<Memtable>, Sequence, Sequence, Box<dyn Incorporate>);
 
 /// A structure with a memtable above it.
@@ -65,7 +65,7 @@ struct World {
     directory: Arc<dyn Directory>,
     home: Home,
     options: LevelsOptions,
-    // What is under way goes before the structure.
+    // Unfinished work is dropped before the structure.
     steps: Vec<Box<dyn Step>>,
     sealed: Option<Sealed>,
     levels: Levels,
@@ -78,9 +78,9 @@ struct World {
     durable: Sequence,
     snapshots: Vec<Sequence>,
     now_ms: u64,
-    /// Merges that came to their end.
+    /// Number of finished merges.
     merges: u64,
-    /// Only puts of short values and deletes are written, in bursts of neighbouring keys.
+    /// Writes only puts of short values and deletes, in bursts of neighbouring keys.
     is_plain: bool,
 }
 
@@ -159,7 +159,7 @@ impl World {
     fn write(&mut self) -> Result<()> {
         self.sequence += 1;
         let at = self.sequence;
-        // Operands and range deletes keep leaves of their runs from being taken over.
+        // Operands and range deletes prevent the reuse of leaves in their runs.
         if self.is_plain && self.random.u32(..2000) > 0 {
             return self.write_plain(at);
         }
@@ -193,7 +193,7 @@ impl World {
         Ok(())
     }
 
-    /// A put or, seldom, a delete of a key beside those of the last writes.
+    /// Puts, or occasionally deletes, a key near those of the last writes.
     fn write_plain(&mut self, at: Sequence) -> Result<()> {
         let burst = at / 300;
         let number = (burst * 7919 % 50) * 400 + self.random.u64(..400);
@@ -236,7 +236,8 @@ impl World {
             taking.publish()?;
             assert_eq!(self.levels.cut(), *cut);
             self.sealed = None;
-            // The list may go on naming what is in the structure: readers know.
+            // The list may still name a memtable that is already in the structure; readers handle
+            // this.
             if self.random.bool() {
                 self.restack();
             }
@@ -368,7 +369,7 @@ impl World {
                 let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&self.stack);
                 let mut scan = self.levels.scan(stack, range.clone(), direction, at, self.now_ms);
                 let mut found = Vec::new();
-                // What goes on meanwhile does not show.
+                // Concurrent work does not affect the result.
                 while let Some((key, value)) = scan.next()? {
                     found.push((key.to_vec(), value.to_vec()));
                     if found.len() % 100 == 99 {
@@ -429,7 +430,7 @@ impl World {
         Ok(())
     }
 
-    /// The store is closed and opened: what was not checkpointed is gone.
+    /// Closes and reopens the store. Everything after the last checkpoint is lost.
     fn reopen(self) -> Result<World> {
         let World {
             directory,
@@ -449,7 +450,7 @@ impl World {
         let saved = home.store.superblock();
         let levels = match saved.payload.is_empty() {
             true => Levels::create(home.clone(), options.clone(), 0)?,
-            // The policy is in the root.
+            // The policy is stored in the root.
             false => {
                 let other = options.clone().with_policy("never".parse()?);
                 Levels::open(home.clone(), &other, &saved.payload, saved.cut)?

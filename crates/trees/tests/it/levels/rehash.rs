@@ -1,5 +1,4 @@
-//! Filters that are made of keys: leaves that are taken over are read for them, and all else is
-//! as it was.
+//! Filters built from keys: reused leaves are read to build them; everything else is unchanged.
 
 use super::World;
 use super::apart::merged;
@@ -47,7 +46,7 @@ fn filters_of_keys_have_merges_read_what_they_take_over() {
     let rehashed = merging(Filters::Rehashed);
     println!("{leaves} leaves, {read} bytes read, {written} written; rehashed: {rehashed:?}");
     assert_eq!(rehashed.0, leaves, "the same leaves are taken over");
-    // Keys that were copied are in merged filters twice.
+    // Merged filters contain copied keys twice.
     assert!(
         rehashed.2 <= written && written - rehashed.2 < 16 << 10,
         "the same is written"

@@ -1,5 +1,5 @@
-//! Which leaves a merge may not take over, one rule after the other: where all leaves that may be
-//! are (f = 0), and each would have to be read.
+//! Leaves that a merge must not reuse, one rule per test. All permitted leaves are reused (f = 0),
+//! and each of them would have to be read otherwise.
 
 use super::World;
 use crate::schema::appending;
@@ -21,7 +21,7 @@ pub(super) const ALL: Stitching = Stitching {
     defragment_percent: 0,
 };
 
-/// Writes numbers with a value, or deletes of them: a run, or a few.
+/// Writes numbers with a value, or deletes them. The result is one or a few runs.
 pub(super) fn run(world: &mut World, numbers: impl IntoIterator<Item = u64>, value: Option<&[u8]>) {
     for number in numbers {
         world.sequence += 1;
@@ -56,7 +56,8 @@ fn deletes_are_not_taken_over_where_nothing_lies_below() {
         run(&mut world, (0..500).chain(8000..8500), Some(&[1; 100]));
         let before = bytes(&world);
         if has_deletes {
-            // Between the puts: something may be below them until all is merged.
+            // Deletes between the puts must be kept until all runs are merged, because older
+            // records may lie below them.
             run(&mut world, 2000..7000, None);
             assert!(
                 bytes(&world) > before + 50_000,
@@ -90,8 +91,8 @@ fn leaves_that_are_not_full_are_copied_so_that_runs_do_not_crumble() {
             Some(&[0; 100]),
         );
         for generation in 0..GENERATIONS {
-            // New neighbours, fewer than a leaf has, at other places each time: a leaf that gets
-            // some becomes two, of which one is small.
+            // New neighbours, fewer than a leaf has, at different positions each time. A leaf that
+            // gets some is split into two, of which one is small.
             let first = |cluster: u64| (generation * 7919 + cluster * 211) % NUMBERS * APART;
             let cluster = |cluster| (0..6).map(move |number| first(cluster) + 7 * generation + number + 1);
             let mut numbers: Vec<u64> = (0..10).flat_map(cluster).collect();
@@ -106,12 +107,12 @@ fn leaves_that_are_not_full_are_copied_so_that_runs_do_not_crumble() {
         assert_eq!(records(&world), NUMBERS + 60 * GENERATIONS);
         world.levels.size_on_disk(&KeyRange::everything()).unwrap()
     });
-    // F - 1 <= 2 N / B: as many leaves, at most, as if each were half full.
+    // F - 1 <= 2 N / B: at most as many leaves as if each were half full.
     println!("{sizes:?}");
     assert!(sizes[0] <= 2 * sizes[1], "{sizes:?}");
 }
 
-/// Removes what begins with 9.
+/// Removes values that begin with 9.
 #[derive(Debug)]
 struct Sieve;
 
@@ -159,7 +160,7 @@ fn what_shrank_moves_back_up_and_not_a_byte_is_written_for_that() {
         world.settle().unwrap();
         let deep = world.levels.runs().len();
         assert!(deep >= 3, "{policy}: {:?}", world.levels.runs());
-        // Nearly all of it goes: what the merge writes has the size of a level near the top.
+        // Deletes nearly everything. The merge output has the size of a level near the top.
         run(&mut world, 20..12_000, None);
         world.levels.compact_part(b"").unwrap();
         let before = merged_bytes(&world);

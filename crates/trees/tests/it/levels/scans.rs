@@ -1,4 +1,4 @@
-//! What scans pay for where runs lie, and what is written again for that.
+//! The cost of scans over scattered leaves, and the rewriting that reduces it.
 
 use super::World;
 use super::differential::pairs;
@@ -12,11 +12,11 @@ use alluvium_stories::Stack;
 use alluvium_trees::levels::Stitching;
 use std::sync::Arc;
 
-/// Units that are appended to in turn, as files are.
+/// Units that are appended to in turn, like files.
 const UNITS: u64 = 150;
 const PASSES: u64 = 24;
 
-/// Walks over everything; how often that jumped.
+/// Walks over everything. Returns the number of seeks.
 fn scan(world: &World) -> u64 {
     let before = world.levels.jumps();
     let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&world.stack);
@@ -32,7 +32,7 @@ fn scan(world: &World) -> u64 {
     world.levels.jumps() - before
 }
 
-/// Appends to every unit in each pass: a few records of each unit lie together, at most.
+/// Appends to every unit in each pass, so at most a few records of each unit are adjacent.
 fn appended(stitching: Stitching, value: usize) -> World {
     let mut world = World::stitching("samt,k=4", stitching, 5);
     for pass in 0..PASSES {
@@ -45,7 +45,7 @@ fn appended(stitching: Stitching, value: usize) -> World {
 
 #[test]
 fn a_run_in_which_scans_jump_is_written_again_once_they_have_paid() {
-    // Values are apart, and stay where they were written first: a scan jumps for each.
+    // Separated values stay where they were first written, so a scan seeks for each.
     for value in [1000, 600] {
         let stitching = Stitching {
             threshold: 3,
@@ -73,7 +73,7 @@ fn a_run_in_which_scans_jump_is_written_again_once_they_have_paid() {
         assert!(after < before / 4, "{after} jumps of {before}");
         world.check(Depth::Everything).unwrap();
         world.compare_scans().unwrap();
-        // It does not go on for ever.
+        // Defragmentation ends.
         let settled = world.levels.defragmented();
         for _ in 0..5 {
             scan(&world);
@@ -103,14 +103,13 @@ fn scans_have_nothing_written_that_their_budget_has_not() {
     let bytes = UNITS * PASSES * 1000;
     let (some, all) = (written(10).1, written(100).1);
     println!("{some} and {all} bytes of {bytes}");
-    // Each byte was written once, and its key a few times more.
+    // Each byte was written once, and its key a few more times.
     assert!(some <= bytes * 2 / 10, "{some} bytes");
     assert!(all > some && all <= bytes * 2, "{all} bytes");
 }
 
-/// A run with deletes of what an older one has, and with two values of some keys, one of which a
-/// snapshot reads. Values of the older one are in its leaves, so that scans jump in the newer one
-/// alone.
+/// A run with deletes of an older run's keys, and with two values of some keys, one of them visible
+/// only to a snapshot. The older run has its values inline, so scans seek only in the newer one.
 #[test]
 fn what_is_written_again_keeps_deletes_and_what_snapshots_read() {
     const KEYS: u64 = 3600;
@@ -157,7 +156,7 @@ fn what_is_written_again_keeps_deletes_and_what_snapshots_read() {
 
 #[test]
 fn what_lies_in_one_piece_is_not_written_again() {
-    // Everything is copied, and so in order.
+    // Everything is copied, and is therefore in order.
     let stitching = Stitching {
         defragment_percent: 100,
         ..Stitching::default()

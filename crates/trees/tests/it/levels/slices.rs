@@ -1,19 +1,19 @@
-//! Merges in slices, while space is scarce: every read is as before, and what a slice replaces
-//! comes free by a checkpoint.
+//! Sliced merges while space is scarce: reads are unaffected, and the next checkpoint frees the
+//! inputs of a slice.
 
 use super::{World, rules};
 use alluvium_dictionary::contract::Dictionary as _;
 use alluvium_dictionary::findings::Depth;
 use alluvium_storage::extents::{Class, ReclaimLimit};
 
-/// A checkpoint, and all that it lets go is free.
+/// Makes a checkpoint and frees all space that it releases.
 fn free(world: &mut World) {
     world.checkpoint().unwrap();
     let store = &world.home.store;
     while store.reclaim(ReclaimLimit::default()).unwrap().freed_bytes > 0 {}
 }
 
-/// Merges slices while space is scarce, `most` at most. Returns how many there were.
+/// Merges at most `most` slices while space is scarce. Returns their number.
 fn sweep(world: &mut World, most: u64) -> u64 {
     let before = world.merges;
     world.levels.set_space_class(Class::Essential);
@@ -36,7 +36,7 @@ fn compare(world: &mut World) {
     world.compare_scans().unwrap();
 }
 
-/// Runs whose keys lie between each other, with messages of every kind in some of them.
+/// Runs with interleaved keys, some of them with messages of every kind.
 fn written(policy: &str, seed: u64) -> World {
     let mut world = World::new(policy, seed);
     for part in 0..3 {
@@ -67,7 +67,7 @@ fn what_was_deleted_is_merged_slice_by_slice_and_reads_are_as_before() {
         world.snapshots.clear();
         let first = sweep(&mut world, 2);
         compare(&mut world);
-        // Parts of runs stand as they are in a checkpoint.
+        // A checkpoint records partially merged runs.
         free(&mut world);
         let mut world = world.reopen().unwrap();
         compare(&mut world);
@@ -84,7 +84,7 @@ fn what_was_deleted_is_merged_slice_by_slice_and_reads_are_as_before() {
             used(&world)
         );
         compare(&mut world);
-        // Merges of whole runs take parts as they take runs.
+        // Merges of whole runs accept parts as well.
         world.settle().unwrap();
         compare(&mut world);
         world.levels.compact_part(b"").unwrap();
@@ -94,7 +94,7 @@ fn what_was_deleted_is_merged_slice_by_slice_and_reads_are_as_before() {
     }
 }
 
-/// Slices that only one run has records in stay as they are.
+/// Slices in which only one run has records are left unchanged.
 #[test]
 fn a_compaction_goes_by_slices_while_space_is_scarce_and_comes_to_an_end() {
     let mut world = written("samt,k=64", 9);
@@ -105,7 +105,7 @@ fn a_compaction_goes_by_slices_while_space_is_scarce_and_comes_to_an_end() {
     assert!(slices > 1, "{slices} slices");
     compare(&mut world);
     assert_eq!(sweep(&mut world, u64::MAX), 0, "it is over");
-    // Once there is space, parts become one run as runs do.
+    // Once there is space, parts are merged into one run like other runs.
     world.levels.compact_part(b"").unwrap();
     world.settle().unwrap();
     assert_eq!(world.levels.runs().iter().sum::<usize>(), 1);
@@ -113,7 +113,7 @@ fn a_compaction_goes_by_slices_while_space_is_scarce_and_comes_to_an_end() {
     compare(&mut world);
 }
 
-/// A reader that sees what was deleted keeps it. The slices end all the same.
+/// Versions visible to a snapshot are kept. The slices still terminate.
 #[test]
 fn what_a_snapshot_sees_stays_and_slices_come_to_an_end() {
     let mut world = World::new("samt,k=64", 5);

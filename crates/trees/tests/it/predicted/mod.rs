@@ -1,5 +1,5 @@
-//! What the model of the tree predicts, beside what the tree does: bytes that are counted at a
-//! device in memory, extents in use, and reads of lookups.
+//! Predictions of the tree's model compared with measurements: bytes counted at a device in memory,
+//! extents in use, and reads of lookups.
 
 mod real;
 
@@ -13,17 +13,17 @@ use real::{RECORD, Real, Sizes, VALUE};
 struct Case {
     memtable: u64,
     fanout: usize,
-    /// 0 is uniform.
+    /// Skew of the distribution; 0 is uniform.
     skew: f64,
-    /// In hundredths.
+    /// Deletes in percent.
     deletes: u64,
 }
 
 const KEYS: u64 = 40_000;
 const UPDATES: u64 = 60_000;
 
-/// Three fan-outs, memtables of three lengths, uniform and skewed, with deletes and without. The
-/// first one calibrated what the model knows of caches and footers; it does not count.
+/// Three fan-outs, memtables of three sizes, uniform and skewed, with and without deletes. The
+/// first case calibrated the model's constants for caches and footers, so it does not count.
 const CASES: [Case; 9] = [
     case(128, 8, 0.0, 0),
     case(128, 4, 0.0, 0),
@@ -74,7 +74,7 @@ impl Case {
     }
 }
 
-/// Predictions beside measurements, each with what it is.
+/// Predictions with the corresponding measurements and their names.
 #[derive(Debug, Default)]
 struct Pairs(Vec<(String, f64, f64)>);
 
@@ -87,7 +87,7 @@ impl Pairs {
         (pair.1 / pair.2 - 1.0).abs()
     }
 
-    /// Asserts that they differ by so much at most, on average, and each by so much.
+    /// Asserts limits of the mean difference and of each single difference.
     fn agree(&self, mean: f64, each: f64) {
         let errors: Vec<f64> = self.0.iter().map(Pairs::error).collect();
         let found = errors.iter().sum::<f64>() / errors.len() as f64;
@@ -109,8 +109,7 @@ impl Pairs {
     }
 }
 
-/// Does a phase in both, and returns the bytes of the tree that each has written for each byte of
-/// the user.
+/// Runs a phase in both. Returns the bytes of the tree that each has written per user byte.
 fn phase(case: &Case, real: &mut Real, flow: &mut Flow, loads: bool) -> (f64, f64) {
     let before = real.written();
     flow.forget();
@@ -145,7 +144,7 @@ fn what_is_written_and_kept_is_as_predicted() {
     space.agree(0.2, 0.4);
 }
 
-/// Reads for each lookup after as many others, with three sizes of the cache.
+/// Reads per lookup after the same number of other lookups, with three cache sizes.
 #[test]
 fn what_lookups_read_is_as_predicted() {
     let mut reads = Pairs::default();
@@ -185,8 +184,8 @@ fn what_lookups_read_is_as_predicted() {
     reads.agree(0.1, 0.3);
 }
 
-/// A compaction looks up in the maplets of a leaf how many of its keys the leaf has. Leaves that
-/// lookups have read are in the cache then, and free frames are few.
+/// A compaction queries the maplets of a leaf for the number of its keys that the leaf has. The
+/// cache then holds the leaves of earlier lookups and has few free frames.
 #[test]
 fn a_compaction_reads_a_page_of_a_maplet_once() {
     let case = case(64, 16, 0.0, 0);

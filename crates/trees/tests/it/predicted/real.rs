@@ -1,4 +1,4 @@
-//! The tree that is measured: over a device in memory, its work done after each memtable.
+//! The measured tree: on a device in memory. Its background work is done after each memtable.
 
 use crate::alone::Alone;
 use alluvium_base::message::LAST;
@@ -17,7 +17,7 @@ pub(super) type Key = [u8; 24];
 pub(super) const VALUE: usize = 100;
 pub(super) const RECORD: u64 = 124;
 
-/// What a tree is made with.
+/// Parameters of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) memtable: u64,
@@ -29,7 +29,7 @@ fn mix(number: u64) -> u64 {
     checksum(&number.to_be_bytes())
 }
 
-/// The key with a number: keys are scattered.
+/// Returns the key with this number. Keys are scattered.
 pub(super) fn key(number: u64) -> Key {
     let mut key = [0; 24];
     for (part, chunk) in key.chunks_mut(8).enumerate() {
@@ -38,7 +38,7 @@ pub(super) fn key(number: u64) -> Key {
     key
 }
 
-/// A tree, and the memtable above it.
+/// A tree and the memtable above it.
 pub(super) struct Real {
     directory: Arc<dyn Directory>,
     pub(super) tree: Tree,
@@ -46,7 +46,7 @@ pub(super) struct Real {
     sizes: Sizes,
     sequence: u64,
     filled: u64,
-    /// Reads of compactions that looked keys up.
+    /// Device reads of compactions for key lookups.
     pub(super) asked: u64,
 }
 
@@ -76,7 +76,7 @@ impl Real {
         }
     }
 
-    /// Writes as many new keys, each once.
+    /// Writes this number of new keys, each once.
     pub(super) fn load(&mut self, keys: u64) {
         (0..keys).for_each(|number| self.put(number));
     }
@@ -114,7 +114,7 @@ impl Real {
         }
     }
 
-    /// Writes the memtable out, does all work that follows, and a checkpoint.
+    /// Flushes the memtable, runs all resulting work, and makes a checkpoint.
     pub(super) fn seal(&mut self) {
         let sealed = std::mem::replace(&mut self.memtable, empty(self.sizes.memtable));
         self.filled = 0;
@@ -136,12 +136,12 @@ impl Real {
         while self.tree.store().reclaim(ReclaimLimit::default()).unwrap().more {}
     }
 
-    /// Returns what was written so far, by purpose.
+    /// Returns the bytes written so far, by purpose.
     pub(super) fn written(&self) -> Snapshot {
         self.directory.counters().snapshot()
     }
 
-    /// Looks keys up, and returns the reads of the device for each.
+    /// Looks keys up. Returns the device reads per lookup.
     pub(super) fn reads(&self, keys: impl Iterator<Item = u64>) -> f64 {
         let before = self.written().of(Purpose::Lookup).reads;
         let mut count = 0;
