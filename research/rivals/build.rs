@@ -1,5 +1,5 @@
-//! Compiles what calls Berkeley DB, whose methods are members of structures that only its header
-//! lays out.
+//! Compiles the C shim for Berkeley DB. The library's methods are function pointers in structures
+//! that only its C header defines.
 
 fn main() {
     println!("cargo:rerun-if-changed=src/berkeley/calls.c");

@@ -1,5 +1,5 @@
-//! What a file of an affine dictionary has: slots, maps of extents, roots, indexes, segments and
-//! sub-blocks. No bytes panic, and what is read is written the same again.
+//! The file structures of an affine dictionary: slots, extent maps, roots, indexes, segments and
+//! sub-blocks. No input causes a panic, and decoded structures encode to the same bytes.
 
 #![no_main]
 

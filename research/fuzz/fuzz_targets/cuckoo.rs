@@ -1,9 +1,9 @@
 //! Filters of cuckoo tags: `cuckoo::Filter`.
 //!
-//! Strategy: the input is a filter as it stands; and it chooses a shape, keys that are put into a
-//! table, and bytes of the table's filter that are then overwritten.
-//! Invariants: no panic, no endless loop; every key that was put in is found in the sound filter,
-//! whose check has nothing to say.
+//! Strategy: the input is used as an encoded filter. It is also used to choose a shape, the keys
+//! inserted into a table, and the bytes of the table's filter that are then overwritten.
+//! Invariants: no panic, no endless loop; the undamaged filter contains every inserted key, and its
+//! check reports no errors.
 #![no_main]
 
 use alluvium_filters::hash;

@@ -1,6 +1,7 @@
-//! A leaf behind an insertion buffer: no bytes panic, and what is read is written the same again.
+//! A leaf below an insertion buffer: no input causes a panic, and decoded leaves encode to the same
+//! bytes.
 //!
-//! The input is a page without its checksum, which is put before it.
+//! The input is a page without its checksum, which is prepended.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! A tree for a parallel device: no header and no entries panic, whatever they say.
+//! A tree for a parallel device: no header and no entries cause a panic.
 //!
-//! The input is a header as it is; and the entries of a small tree, in blocks that have the right
+//! The input is used as an encoded header, and as the entries of a small tree in blocks with valid
 //! checksums.
 
 #![no_main]
@@ -48,12 +48,12 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Writes a header, and entries into the blocks behind it.
+/// Writes a header, followed by blocks with the entries.
 fn written(header: &Header, entries: &[u8]) -> Arc<dyn Device> {
     let file = MemoryDirectory::new()
         .create("tree", FileOptions::DIRECT)
         .expect("memory");
-    // Twice as many nodes as leaves are enough, also for the levels above.
+    // Twice the number of leaves is enough for the nodes of all levels.
     let leaves = header.keys.div_ceil(header.shape.node_entries(0));
     let blocks = 1 + 2 * leaves * u64::from(header.shape.node_blocks());
     let mut entries = entries.iter().cycle().copied();
@@ -69,7 +69,7 @@ fn written(header: &Header, entries: &[u8]) -> Arc<dyn Device> {
     file.grow(bytes.len() as u64).expect("memory");
     file.write_at(0, Buffer::padded(&bytes), Purpose::Other)
         .expect("memory");
-    // Cut where the tree ends.
+    // Truncate the file to the size of the tree.
     while file.len() > 512 && Tree::open(Arc::clone(&file)).is_err() {
         file.truncate(file.len() - 512).expect("memory");
     }

@@ -1,9 +1,9 @@
 //! Indexes of perfect hash functions: `perfect::Index` and its check.
 //!
-//! Strategy: the input is an index as it stands; and it chooses keys of nine bytes, and bytes of
-//! their index that are then overwritten.
-//! Invariants: no panic, no endless loop; places are given within the key's bucket; in the sound
-//! index every key has the place that the builder told, and the check has nothing to say.
+//! Strategy: the input is used as an encoded index. It is also used to choose keys of nine bytes
+//! and the bytes of their index that are then overwritten. Invariants: no panic, no endless loop;
+//! places are within the key's bucket; in the undamaged index, every key has the place that the
+//! builder returned, and the check reports no errors.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

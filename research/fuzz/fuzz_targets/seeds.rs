@@ -1,4 +1,4 @@
-//! Writes a first corpus: for each target a few inputs that lead to valid encodings.
+//! Writes the initial corpus: for each target, a few inputs that lead to valid encodings.
 #![allow(clippy::disallowed_methods)]
 
 use std::fs;
@@ -23,7 +23,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// A filter as it stands, and tables of both variants.
+/// An encoded filter, and tables of both variants.
 fn cuckoos() -> Vec<Vec<u8>> {
     use research_filters::cuckoo::{Shape, Table, encode};
     let mut table = Table::new(Shape::xor(2, 9).expect("a usual shape"), 1);
@@ -35,7 +35,7 @@ fn cuckoos() -> Vec<Vec<u8>> {
     vec![encode(&table), with([2, 6, 0]), with([9, 14, 0]), with([8, 3, 9])]
 }
 
-/// An index as it stands, and keys with damages.
+/// An encoded index, and keys with damage.
 fn perfect_hashes() -> Vec<Vec<u8>> {
     use research_filters::perfect::Builder;
     let mut builder = Builder::new(9, 2, |_, _| {}).expect("a usual shape");
@@ -51,7 +51,7 @@ fn perfect_hashes() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A log, and a slot, behind the number of bytes of a slot.
+/// A log and a slot, preceded by the number of bytes of a slot.
 fn records_and_slots() -> Vec<Vec<u8>> {
     use research_hashes::silt::log::{Kind, Record};
     use research_hashes::silt::slots::{Layout, Slot, State};
@@ -77,7 +77,7 @@ fn records_and_slots() -> Vec<Vec<u8>> {
     vec![log, slot]
 }
 
-/// The header of a tree for a parallel device, and entries of a small one.
+/// The header of a tree for a parallel device, and the entries of a small tree.
 fn pdam_trees() -> Vec<Vec<u8>> {
     use research_trees::pdam::Shape;
     use research_trees::pdam::format::Header;
@@ -94,7 +94,7 @@ fn pdam_trees() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A leaf behind an insertion buffer, without its checksum.
+/// A leaf below an insertion buffer, without its checksum.
 fn insertion_leaves() -> Vec<Vec<u8>> {
     let record = |key: &[u8], value: &[u8]| (key.into(), value.into());
     let mut page = [0; 128];

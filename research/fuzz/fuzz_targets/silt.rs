@@ -1,8 +1,8 @@
 //! Records of SILT's logs, and slots of its stores.
 //!
-//! Strategy: the first byte of the input is the bytes of a slot, the rest a log and a slot as they
-//! stand.
-//! Invariants: no panic, no endless loop; what is read is written the same again.
+//! Strategy: the first byte of the input is the number of bytes of a slot; the rest is used as an
+//! encoded log and as an encoded slot. Invariants: no panic, no endless loop; decoded records and
+//! slots encode to the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,18 +1,18 @@
-//! What a probe says of the device under the directory for temporary files.
+//! Probes the device that holds the directory for temporary files.
 
 use super::scratch::Scratch;
 use alluvium_device::probe::{self, Flow, LEAST_SPACE, Plan, ProcessWatch};
 use alluvium_model::probe::Conclusions;
 use anyhow::{Context, Result};
 
-/// Bytes of a record of the size of an experiment: the probe's file has as many.
+/// Bytes per record. The probe's file has one such block for each record of the experiment.
 const RECORD: u64 = 4096;
-/// The records of the quick and the full size, and the most.
+/// Number of records at the quick size, the full size, and the maximum.
 pub(super) const QUICK: u64 = (64 << 20) / RECORD;
 pub(super) const FULL: u64 = (4 << 30) / RECORD;
 pub(super) const MOST: u64 = (64 << 30) / RECORD;
 
-/// Probes the device with a file of `records` records, and 16 MiB at least.
+/// Probes the device with a file of `records` records, but at least 16 MiB.
 pub(super) fn probed(records: u64) -> Result<Conclusions> {
     let space_bytes = records.saturating_mul(RECORD).max(LEAST_SPACE);
     let scratch = Scratch::new()?;

@@ -1,20 +1,20 @@
 //! The documents whose experiments the register holds.
 
-/// A document.
+/// A publication with experiments in the register.
 #[derive(Clone, Copy, Debug)]
 pub struct Document {
-    /// Its part of an experiment's id.
+    /// The part before the slash in the ids of its experiments.
     pub id: &'static str,
-    /// Who wrote it.
+    /// The author or authors.
     pub author: &'static str,
-    /// What it is called.
+    /// The full title.
     pub title: &'static str,
-    /// Where and when it appeared.
+    /// The place and year of publication.
     pub published: &'static str,
 }
 
-/// All documents. Names of experiments repeat between them; ids, which begin with the document, do
-/// not.
+/// All documents. Experiment names may repeat across documents; ids are unique because they begin
+/// with the document.
 pub const DOCUMENTS: [Document; 5] = [
     Document {
         id: "seed-0",
@@ -48,7 +48,7 @@ pub const DOCUMENTS: [Document; 5] = [
     },
 ];
 
-/// The document of an id.
+/// Returns the document with this id.
 #[must_use]
 pub fn document(id: &str) -> Option<&'static Document> {
     DOCUMENTS.iter().find(|document| document.id == id)

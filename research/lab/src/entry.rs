@@ -1,8 +1,8 @@
-//! What an entry of the register says: the claim, where it was published, the published figures,
-//! and how ours are measured.
+//! The parts of a register entry: the claim, its source, the published figures, and the way ours
+//! are measured.
 //!
-//! An `Experiment` has two halves: what its document says is data, in `register/`; what measures
-//! ours is a `Procedure`, in the module of its document. `register.rs` joins them.
+//! An `Experiment` has two halves. The facts from its document are data, in `register/`. The code
+//! that measures our figures is a `Procedure`, in the document's module. `register.rs` joins them.
 
 use super::measured::{Line, Measured};
 use super::plan::{Base, Scale, Step};
@@ -16,139 +16,139 @@ use std::fmt;
 pub struct Experiment {
     /// The document and the experiment's name in it, as in `seed-0/S1`.
     pub id: &'static str,
-    /// A few words for a table.
+    /// A short title for tables.
     pub title: &'static str,
-    /// What it shows, in one sentence.
+    /// The claim that the experiment demonstrates, in one sentence.
     pub shows: &'static str,
-    /// The section, as in `§3.7.2`.
+    /// The section of the document, as in `§3.7.2`.
     pub section: &'static str,
     /// The figure, table or theorem.
     pub figure: &'static str,
-    /// The machine, the data and the memory of the document.
+    /// The hardware, data set and memory size that the document used.
     pub setting: &'static str,
-    /// Where our measurement differs in kind from the document's.
+    /// Differences in kind between our measurement and the document's.
     pub differs: &'static [&'static str],
-    /// What is measured.
+    /// The figures that the experiment measures.
     pub measures: &'static [Measure],
-    /// How our figures come about.
+    /// The method that produces our figures.
     pub work: Work,
 }
 
-/// What measures an experiment, and makes figures of it.
+/// The code that measures an experiment and turns the measurements into figures.
 #[derive(Debug)]
 pub(crate) struct Procedure {
-    /// The experiment.
+    /// The id of the experiment.
     pub(crate) id: &'static str,
-    /// What makes our values, by the name of the measure.
+    /// For each measure, by name, the function that computes our values.
     pub(crate) ours: &'static [(&'static str, Evaluation)],
-    /// How they are measured.
+    /// The method that produces the measurements.
     pub(crate) work: Work,
 }
 
-/// Makes our values of what was measured.
+/// Computes our values from the measurements.
 pub type Evaluation = fn(&Measured) -> Vec<Line>;
 
-/// How our figures come about.
+/// The method that produces our figures.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// Engines run workloads, each in a process of its own.
+    /// Engines run workloads, each engine in a separate process.
     Engines(Engines),
-    /// A count or a computation in this process, without a store.
+    /// A count or a computation in this process; no store is involved.
     Here {
-        /// How many keys the quick size has.
+        /// Number of keys at the quick size.
         quick: u64,
-        /// How many keys the full size has.
+        /// Number of keys at the full size.
         full: u64,
-        /// How many keys it can have.
+        /// Maximum number of keys.
         most: u64,
-        /// Counts or computes, for a number of keys.
+        /// Performs the count or computation for the given number of keys.
         measure: fn(u64) -> Result<Measured>,
     },
-    /// A study of systems of others, in a process of the program that they are in.
+    /// A study of third-party systems, in a separate process of `alluvium-rivals`.
     Study(Study),
-    /// Nothing can be measured before this structure is built.
+    /// The experiment cannot be measured until the named structure is built.
     Waits(&'static str),
 }
 
-/// A study of systems of others. `alluvium-rivals study NAME` makes it, and prints what it has
-/// measured.
+/// A study of third-party systems. `alluvium-rivals study NAME` runs it and prints the
+/// measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Study {
-    /// What it is called there.
+    /// The `NAME` argument of `alluvium-rivals study`.
     pub name: &'static str,
-    /// How many records the quick size has.
+    /// Number of records at the quick size.
     pub quick: u64,
-    /// How many records the full size has.
+    /// Number of records at the full size.
     pub full: u64,
-    /// How many records it can have.
+    /// Maximum number of records.
     pub most: u64,
 }
 
 /// Workloads on engines.
 #[derive(Clone, Copy, Debug)]
 pub struct Engines {
-    /// The size for a look: seconds.
+    /// The quick size, which finishes within seconds.
     pub quick: Scale,
-    /// The size that keeps the document's ratios.
+    /// The full size, which keeps the document's ratios.
     pub full: Scale,
-    /// The steps, each a load and what follows it.
+    /// Builds the steps; each is a load followed by measured phases.
     pub steps: fn(&Base) -> Result<Vec<Step>>,
 }
 
-/// One figure of an experiment: published values and ours, over the same axis.
+/// One figure of an experiment: published values and ours over the same axis.
 #[derive(Debug)]
 pub struct Measure {
-    /// What is measured.
+    /// The measured quantity.
     pub name: &'static str,
-    /// In which unit.
+    /// The unit of the values.
     pub unit: &'static str,
-    /// What it is measured over.
+    /// The independent variable.
     pub axis: Axis,
     /// The published values.
     pub published: &'static [Published],
-    /// What a reader must know about the two; empty if nothing.
+    /// A caveat for comparing the published values with ours; may be empty.
     pub note: &'static str,
-    /// Makes our values of what was measured.
+    /// Computes our values from the measurements.
     pub ours: Evaluation,
 }
 
-/// What a figure is drawn over.
+/// The horizontal axis of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// What changes from place to place.
+    /// The name of the variable on this axis.
     pub name: &'static str,
-    /// How places are laid out.
+    /// The layout of the places on the axis.
     pub form: Form,
 }
 
-/// How the places of an axis are laid out.
+/// The layout of the places on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Names, side by side.
+    /// Categories, at equal distances.
     Names,
-    /// Numbers, evenly.
+    /// Numbers, on a linear scale.
     Linear,
-    /// Numbers, by their logarithm.
+    /// Numbers, on a logarithmic scale.
     Logarithmic,
 }
 
-/// Published values that belong together: of one system, from one place in the document.
+/// A published series: values for one system, from one section of the document.
 #[derive(Debug)]
 pub struct Published {
-    /// The system, or the quotient of two.
+    /// The name of the system, or of the two systems whose quotient this is.
     pub name: &'static str,
     /// The section that states the values.
     pub section: &'static str,
-    /// The values.
+    /// The values, each with its place on the axis.
     pub points: &'static [Point],
 }
 
 /// A published value and its place on the axis.
 #[derive(Debug)]
 pub struct Point {
-    /// Where.
+    /// The place on the axis.
     pub at: At,
-    /// How much.
+    /// The value in the measure's unit.
     pub value: Value,
 }
 
@@ -156,37 +156,37 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum At {
-    /// A number.
+    /// A place on a numeric axis.
     Number(f64),
-    /// A name.
+    /// A category.
     Name(Cow<'static, str>),
 }
 
-/// How a document states a value.
+/// A value, in the form in which a document states it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// As a number.
+    /// An exact number.
     Is(f64),
-    /// As about a number.
+    /// An approximate number.
     About(f64),
-    /// As a range.
+    /// A range: lower and upper bound.
     Between(f64, f64),
-    /// Not itself: it follows from numbers that are stated.
+    /// A number that the document does not state but that follows from stated numbers.
     Derived(f64),
-    /// As less than a number.
+    /// An upper bound.
     Below(f64),
-    /// In words alone.
+    /// A statement in words, without a number.
     Said(&'static str),
 }
 
 impl Experiment {
-    /// The document's part of the id.
+    /// Returns the part of the id that names the document.
     #[must_use]
     pub fn document(&self) -> &'static str {
         self.id.split_once('/').map_or(self.id, |(document, _)| document)
     }
 
-    /// What it waits for, if it cannot be run yet.
+    /// Returns the structure that this experiment waits for, if it cannot run yet.
     #[must_use]
     pub fn waits_for(&self) -> Option<&'static str> {
         match self.work {
@@ -197,7 +197,7 @@ impl Experiment {
 }
 
 impl At {
-    /// The number, if it is one.
+    /// Returns the value as a single number, if it has one.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -217,7 +217,8 @@ impl fmt::Display for At {
 }
 
 impl Value {
-    /// The lowest and the highest number that it can mean; none if it is stated in words alone.
+    /// Returns the lowest and the highest number that the value allows, or `None` for a statement
+    /// in words.
     #[must_use]
     pub fn span(&self) -> Option<(f64, f64)> {
         match *self {
@@ -241,8 +242,8 @@ impl fmt::Display for Value {
     }
 }
 
-/// A number with three significant digits, or all digits before the point if there are more, in
-/// groups of three.
+/// Formats a number with three significant digits, or with all digits before the decimal point if
+/// there are more. Digits are grouped in threes.
 #[must_use]
 pub fn figure(value: f64) -> String {
     let magnitude = value.abs();
@@ -253,7 +254,7 @@ pub fn figure(value: f64) -> String {
     } else if magnitude >= 0.995 {
         2
     } else {
-        // Small numbers keep three digits behind their zeros.
+        // Small numbers keep three significant digits after their leading zeros.
         (2.0 - magnitude.log10().floor()).clamp(2.0, 9.0) as usize
     };
     let text = format!("{value:.decimals$}");

@@ -1,25 +1,25 @@
-//! The Lab: a register of the experiments in the research that Alluvium builds on, with the
-//! published figures, and what measures ours.
+//! The Lab: a register of the experiments in the research that Alluvium builds on. It holds the
+//! published figures and the code that measures ours.
 //!
-//! *Knows*: what each experiment shows and where it was published; how it is run on the engines at
-//! hand; what came of it, as figures, plots and a page.
+//! *Knows*: the claim and the source of each experiment; how to run it on the available engines;
+//! the results, as figures, plots and a page.
 //!
-//! *Does not know*: how an engine is driven or what a phase is: that is `alluvium-bench`.
+//! *Does not know*: how an engine is driven or how a phase is defined; both are in
+//! `alluvium-bench`.
 //!
-//! *Read in this order*: `entry.rs` (what an entry says), `register/seed-0.toml` (entries),
+//! *Read in this order*: `entry.rs` (the parts of an entry), `register/seed-0.toml` (entries),
 //! `register.rs` (reads them), `seed_0/s5_order.rs` (measures one of them), `documents.rs`,
 //! `plan.rs` (from a size to jobs), `measured.rs` (from rows to figures), `run.rs`, `results.rs`
-//! (on disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that no measurement needs);
+//! (on disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that need no measurement);
 //! `main.rs` and `verbs/` (the program).
 //!
 //! Invariants:
 //!
-//! - **L1** An id is that of one experiment; its part before the slash is a document of
-//!   `documents.rs`.
-//! - **L2** A published value is one that the document states, or is marked as derived from such
+//! - **L1** An id names one experiment; its part before the slash is a document of `documents.rs`.
+//! - **L2** A published value is stated by the document, or is marked as derived from stated
 //!   values.
-//! - **L3** Our figures are measured by `run`, or are not there. An experiment whose structure is
-//!   not built says which one it waits for.
+//! - **L3** Our figures are always measured by `run`; without a run there are none. An experiment
+//!   whose structure is not built names the structure that it waits for.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -55,12 +55,12 @@ pub use run::{Request, Surroundings, check, run};
 pub use seed_0::Inserts;
 pub use table::{Place, places};
 
-/// All experiments, document by document.
+/// Returns all experiments, grouped by document.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     register::experiments().iter()
 }
 
-/// The experiment of an id; capitals and small letters are alike.
+/// Returns the experiment with this id. Case is ignored.
 #[must_use]
 pub fn find(id: &str) -> Option<&'static Experiment> {
     experiments().find(|experiment| experiment.id.eq_ignore_ascii_case(id))

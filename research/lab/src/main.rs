@@ -1,8 +1,8 @@
 //! The program `alluvium-lab`: the experiments of the research that Alluvium builds on.
 //!
-//! It lists them, runs them and shows published figures and ours side by side. What is measured and
-//! how is in the library; `verbs/` has a file for each thing that the program does. Invoked as
-//! `alluvium-lab bench child` it is the child in which the runner measures an engine.
+//! It lists them, runs them and compares published figures with ours. The library defines the
+//! measurements; `verbs/` has a file for each subcommand. The runner invokes `alluvium-lab bench
+//! child` to measure an engine in a separate process.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -1,46 +1,46 @@
-//! What was measured, and how lines of figures are made of it.
+//! Measurements, and their conversion to lines of figures.
 
 use super::entry::At;
 use alluvium_bench::run::Row;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// What all steps of an experiment have measured.
+/// The measurements of all steps of an experiment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// Of engines, step by step.
+    /// Measurements of engines, by step.
     pub steps: Vec<Taken>,
-    /// Of a count in this process: named values.
+    /// Named values from a count in this process.
     pub counts: Vec<Line>,
-    /// What a reader must know of it: what was left out, and why.
+    /// Caveats, such as omitted measurements and the reason.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// What one step has measured: one row for each engine and phase.
+/// The measurements of one step: one row for each engine and phase.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Taken {
     /// The step's place on the axis.
     pub at: At,
-    /// The rows.
+    /// One row for each engine and phase.
     pub rows: Vec<Row>,
 }
 
-/// Figures that belong together: of one engine, or the quotient of two.
+/// A series of figures of one engine, or of the quotient of two engines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Whose they are.
+    /// The name of the engine, or of the quotient.
     pub name: String,
-    /// The figures.
+    /// The figures, each with its place on the axis.
     pub points: Vec<Spot>,
 }
 
 /// A figure and its place on the axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spot {
-    /// Where.
+    /// The place on the axis.
     pub at: At,
-    /// How much.
+    /// The value in the measure's unit.
     pub value: f64,
 }
 
@@ -52,7 +52,7 @@ pub struct Of<'a> {
 }
 
 impl<'a> Of<'a> {
-    /// The row of a phase, by its name as typed or by what stands before its colon.
+    /// Returns the row of a phase, by its full name or by the part before its colon.
     #[must_use]
     pub fn phase(&self, name: &str) -> Option<&'a Row> {
         self.rows.iter().find(|row| {
@@ -60,16 +60,16 @@ impl<'a> Of<'a> {
         })
     }
 
-    /// Bytes written for each that the user wrote in the load, with what the engine did by itself
-    /// afterwards.
+    /// Returns the write amplification of the load: bytes written for each byte from the user,
+    /// including the engine's background work afterwards.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         let settled = self.phase("settle").or_else(|| self.phase("load"))?;
         settled.write_amplification
     }
 
-    /// Bytes written and read for each that the user wrote in the load, with what the engine did by
-    /// itself afterwards.
+    /// Returns the I/O amplification of the load: bytes read and written for each byte written by
+    /// the user, including the engine's background work afterwards.
     #[must_use]
     pub fn load_amplification(&self) -> Option<f64> {
         let load = self.phase("load")?;
@@ -80,7 +80,7 @@ impl<'a> Of<'a> {
 }
 
 impl Measured {
-    /// The counts whose names begin with a word and a comma, by the rest of their names.
+    /// Returns the counts whose names start with `what` and a comma, with that prefix removed.
     #[must_use]
     pub fn under(&self, what: &str) -> Vec<Line> {
         let prefix = format!("{what}, ");
@@ -93,7 +93,7 @@ impl Measured {
         lines.collect()
     }
 
-    /// The engines, in the order in which they were measured.
+    /// Returns the engines in the order of measurement.
     #[must_use]
     pub fn engines(&self) -> Vec<&str> {
         let mut engines: Vec<&str> = Vec::new();
@@ -105,7 +105,7 @@ impl Measured {
         engines
     }
 
-    /// A line for each engine, with a figure for each step that has one.
+    /// Returns a line for each engine, with one figure for each step that has one.
     pub fn by_step(&self, figure: impl Fn(Of<'_>) -> Option<f64>) -> Vec<Line> {
         self.lines(|engine| {
             let spot = |step: &Taken| {
@@ -118,8 +118,8 @@ impl Measured {
         })
     }
 
-    /// A line for each engine, with a figure for each of these phases of the first step that has
-    /// one.
+    /// Returns a line for each engine, with one figure for each of these phases, taken from the
+    /// first step that has it.
     pub fn by_phase(&self, phases: &[(&str, At)], figure: impl Fn(&Row) -> Option<f64>) -> Vec<Line> {
         self.lines(|engine| {
             let spot = |(phase, at): &(&str, At)| {
@@ -142,7 +142,7 @@ impl Measured {
     }
 }
 
-/// Every other engine's figures become one line: Alluvium's, divided by that engine's.
+/// Returns a line for each other engine: Alluvium's figures divided by that engine's.
 #[must_use]
 pub(super) fn against(lines: &[Line], engine: &str) -> Vec<Line> {
     let find = |name: &str| lines.iter().find(|line| line.name == name);
@@ -163,8 +163,8 @@ pub(super) fn against(lines: &[Line], engine: &str) -> Vec<Line> {
     }]
 }
 
-/// Each line's figures become multiples of its figure at one place; lines without a figure there
-/// are left out.
+/// Divides the figures of each line by its figure at `place`. Lines without a figure there are
+/// dropped.
 #[must_use]
 pub(super) fn relative_to(lines: Vec<Line>, place: f64) -> Vec<Line> {
     let relative = |mut line: Line| {
@@ -175,19 +175,19 @@ pub(super) fn relative_to(lines: Vec<Line>, place: f64) -> Vec<Line> {
     lines.into_iter().filter_map(relative).collect()
 }
 
-/// A line's figure at a number.
+/// Returns a line's figure at a number on the axis.
 #[must_use]
 pub(super) fn value_at(line: &Line, place: f64) -> Option<f64> {
     let spot = line.points.iter().find(|spot| spot.at == At::Number(place));
     spot.map(|spot| spot.value)
 }
 
-/// A place with a name.
+/// Returns a category on an axis.
 pub(super) const fn name(name: &'static str) -> At {
     At::Name(Cow::Borrowed(name))
 }
 
-/// Thousand operations a second, of a phase that did any.
+/// Returns the throughput in thousand operations a second, if the phase did any operations.
 pub(super) fn thousands_per_s(row: &Row) -> Option<f64> {
     (row.operations > 0).then_some(row.ops_per_s / 1e3)
 }
@@ -250,7 +250,7 @@ mod tests {
     fn a_load_counts_what_the_engine_does_afterwards() {
         let io = measured().by_step(|of| of.load_amplification());
         assert_eq!(value_at(&io[0], 1.0), Some(7.0));
-        // Rocksdb has no row for it here.
+        // RocksDB has no row for this step.
         assert_eq!(value_at(&io[1], 1.0), Some(3.5));
         assert!(relative_to(io, 9.0).is_empty());
     }

@@ -1,5 +1,5 @@
-//! The page of the Lab: one file of HTML that needs nothing from elsewhere, for dark and light
-//! screens, large and small.
+//! The HTML page of the Lab: a single self-contained file for dark and light, large and small
+//! screens.
 
 use super::documents::{DOCUMENTS, document};
 use super::entry::{Experiment, Measure};
@@ -11,7 +11,7 @@ use alluvium_bench::report::page::escaped;
 use anyhow::Result;
 use std::fmt::Write;
 
-/// What says in the page that the Lab has written it.
+/// The marker that identifies a page as written by the Lab.
 pub const GENERATOR: &str = "<meta name=\"generator\" content=\"alluvium-lab report\">";
 
 const STYLE: &str = "\
@@ -34,16 +34,17 @@ dd { margin: 0; overflow-wrap: anywhere }
 @media (max-width: 32rem) { dl { display: block } dd { margin: 0 0 .4rem } }
 ";
 
-/// An experiment, and what it has measured.
+/// An experiment and its results.
 #[derive(Debug)]
 pub struct Entry {
     /// The experiment.
     pub experiment: &'static Experiment,
-    /// Of the full size if there is one, else of the quick one; none if it was never run.
+    /// Results of the full size if present, otherwise of the quick size; `None` if it was never
+    /// run.
     pub results: Option<Results>,
 }
 
-/// The page of all experiments: those with results in full, the others by name.
+/// Renders the page of all experiments. Experiments without results are listed by name only.
 ///
 /// # Errors
 /// When a plot cannot be drawn.
@@ -68,7 +69,7 @@ pub fn page(entries: &[Entry]) -> Result<String> {
     Ok(page)
 }
 
-/// An id as an anchor.
+/// Converts an id to an HTML anchor.
 fn anchor(id: &str) -> String {
     id.replace('/', "-")
 }
@@ -130,7 +131,7 @@ fn section(page: &mut String, experiment: &Experiment, results: &Results) -> Res
     Ok(())
 }
 
-/// How our figures were taken, in a line.
+/// Summarises, in one line, the run that produced our figures.
 fn of_run(results: &Results) -> String {
     let mut text = format!("alluvium {}, {} size", results.version, results.size.name());
     for (name, value) in &results.setup {
@@ -175,7 +176,7 @@ fn definitions(page: &mut String, all: &[(&str, String)]) {
     page.push_str("</dl>\n");
 }
 
-/// Published values and ours, place by place.
+/// Writes the table of published values and ours, one row for each place.
 fn table(page: &mut String, measure: &Measure, ours: &[Line]) {
     page.push_str("<div class=\"wide\"><table>\n<thead><tr>");
     let _ = write!(page, "<th scope=\"col\">{}</th>", escaped(measure.axis.name));

@@ -1,4 +1,4 @@
-//! From an experiment's size to the jobs of its steps.
+//! Turns the size of an experiment into the jobs of its steps.
 
 use super::entry::At;
 use alluvium_bench::engine::Log;
@@ -9,18 +9,19 @@ use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// How large an experiment is run.
+/// The scale at which an experiment is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
-    /// Seconds: for a look, and for tests. The document's ratios of memory to data are not kept.
+    /// Takes seconds, for a first look and for tests. Does not keep the document's ratio of memory
+    /// to data.
     Quick,
-    /// Minutes to hours: a tenth of the document's data, with the document's ratios.
+    /// Takes minutes to hours: a tenth of the document's data, with the document's ratios.
     Full,
 }
 
 impl Size {
-    /// As it is typed behind two dashes, and in the name of a file.
+    /// Returns the name used in command-line options and file names.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,82 +31,82 @@ impl Size {
     }
 }
 
-/// What a size means for an experiment on engines.
+/// The parameters of one size of an experiment on engines.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// How many records are loaded.
+    /// Number of records loaded.
     pub records: u64,
-    /// Bytes of a value; keys have 24.
+    /// Bytes of each value. Keys have 24 bytes.
     pub value_bytes: usize,
-    /// How many threads work.
+    /// Number of worker threads.
     pub threads: Threads,
-    /// What the process may take of memory, page cache included, in bytes.
+    /// Memory limit of the process in bytes, page cache included.
     pub cap: u64,
-    /// What is done before a phase is measured, in milliseconds.
+    /// Warm-up before each phase, in milliseconds.
     pub warm_ms: u64,
-    /// What is measured of a phase, in milliseconds.
+    /// Measured time of each phase, in milliseconds.
     pub run_ms: u64,
-    /// How long an engine may go on by itself after a load, in milliseconds.
+    /// Maximum time for an engine's background work after a load, in milliseconds.
     pub settle_ms: u64,
 }
 
-/// How many threads work.
+/// Number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// One, as in the document.
+    /// One thread, as in the document.
     One,
-    /// One for each processor.
+    /// One thread for each processor.
     Processors,
 }
 
-/// What a person asks for beyond the size; none stands for what the size says.
+/// Overrides by the user. `None` keeps the value of the size.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Records, or keys.
+    /// Number of records or keys.
     pub records: Option<u64>,
-    /// Bytes of memory.
+    /// Memory limit in bytes.
     pub cap: Option<u64>,
-    /// What is done before a phase is measured.
+    /// Warm-up before each phase.
     pub warm: Option<Amount>,
-    /// What is measured of a phase.
+    /// Measured amount of each phase.
     pub run: Option<Amount>,
-    /// How long an engine may go on by itself after a load.
+    /// Maximum time for an engine's background work after a load.
     pub settle: Option<Amount>,
 }
 
-/// With less no engine works.
+/// Minimum memory limit; no engine works with less.
 pub(super) const LEAST_CAP: u64 = 48 << 20;
-/// More do not fit on any disk that this is run on.
+/// Maximum number of records. More do not fit on any disk that this runs on.
 const MOST_RECORDS: u64 = 1 << 40;
-/// Every eighth read is proven to the last byte.
+/// One read in eight is verified to the last byte.
 const VERIFY_EVERY: u64 = 8;
 const INTERVAL_MS: u64 = 100;
 
-/// What the steps of an experiment have in common.
+/// The settings shared by all steps of an experiment.
 #[derive(Clone, Debug)]
 pub struct Base {
-    /// The size.
+    /// The size of the run.
     pub size: Size,
-    /// A job without phases.
+    /// The template for the steps' jobs; it has no phases.
     pub job: Job,
     defaults: Defaults,
     is_memory_wanted: bool,
 }
 
-/// A step: a load, and what follows it, in one process of each engine.
+/// A load and the phases after it, in one process for each engine.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its place on the axis.
+    /// The step's place on the axis.
     pub at: At,
-    /// What is done.
+    /// The job that each engine runs.
     pub job: Job,
 }
 
 impl Base {
-    /// Of a scale, with what a person asks for.
+    /// Combines a scale with the user's overrides.
     ///
     /// # Errors
-    /// When nothing would be measured.
+    /// When the result would measure nothing.
     pub fn new(size: Size, scale: &Scale, wanted: &Wanted, directory: PathBuf) -> Result<Base> {
         let records = wanted.records.unwrap_or(scale.records);
         if records == 0 || records > MOST_RECORDS {
@@ -162,10 +163,10 @@ impl Base {
         })
     }
 
-    /// A step that does these phases.
+    /// Returns a step with these phases.
     ///
     /// # Errors
-    /// When a phase makes no sense.
+    /// When a phase is invalid.
     pub fn step(&self, at: At, phases: &[&str]) -> Result<Step> {
         let mut job = self.job.clone();
         job.phases = phases
@@ -175,7 +176,7 @@ impl Base {
         Ok(Step { at, job })
     }
 
-    /// A step that does these phases, with a number of threads.
+    /// Returns a step with these phases and this number of threads.
     ///
     /// # Errors
     /// As [`Base::step`].
@@ -185,10 +186,10 @@ impl Base {
         Ok(step)
     }
 
-    /// Refuses a number for the memory, where an experiment has numbers of its own.
+    /// Rejects a memory override, for experiments that set the memory themselves.
     ///
     /// # Errors
-    /// When a person has said one.
+    /// When the user has set the memory.
     pub fn refuse_memory(&self, why: &str) -> Result<()> {
         ensure!(
             !self.is_memory_wanted,
@@ -197,19 +198,19 @@ impl Base {
         Ok(())
     }
 
-    /// Bytes of the records.
+    /// Returns the bytes of all records.
     #[must_use]
     pub fn data(&self) -> u64 {
         self.job.records.saturating_mul(self.job.record_bytes())
     }
 }
 
-/// How many processors this process may use.
+/// Returns the number of processors available to this process.
 pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The numbers of threads of the document that say something here: up to twice the processors.
+/// Keeps the document's thread counts that are meaningful here: up to twice the processors.
 pub(super) fn threads(all: &[usize]) -> Vec<usize> {
     let most = 2 * processors();
     all.iter().copied().filter(|&threads| threads <= most).collect()

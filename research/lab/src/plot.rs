@@ -1,6 +1,6 @@
-//! A plot of a measure as SVG: published values as hollow marks and dashed lines, ours filled. It
-//! has no colour of its own for text and axes, so that it can stand on a dark page and on a light
-//! one.
+//! Plots a measure as SVG. Published values have hollow marks and dashed lines; ours have filled
+//! marks. Text and axes inherit their colour from the page, so that the plot works in dark and
+//! light pages.
 
 use super::entry::{At, Form, Measure};
 use super::measured::Line;
@@ -11,10 +11,10 @@ use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (640, 380);
 const FONT: &str = "sans-serif";
-/// Height below the axis for the name of each line.
+/// Height of one legend entry below the axis.
 const LEGEND: u32 = 20;
 
-/// Colours that can be told apart on dark and on light, published values first.
+/// Colours that are distinguishable on dark and light backgrounds. These are for published values.
 const PUBLISHED: [RGBColor; 3] = [
     RGBColor(217, 119, 6),
     RGBColor(180, 83, 160),
@@ -27,25 +27,25 @@ const OURS: [RGBColor; 4] = [
     RGBColor(140, 110, 220),
 ];
 
-/// Who has measured a series.
+/// The source of a series.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Theirs,
     Ours,
 }
 
-/// What is drawn in one colour.
+/// Values drawn in one colour.
 struct Series {
     name: String,
     whose: Whose,
     colour: RGBColor,
-    /// Places, and the lowest and highest value there.
+    /// Places, each with its lowest and highest value.
     points: Vec<(At, f64, f64)>,
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Draws a measure's published values and ours; none if there is no number to draw.
+/// Draws the published values of a measure and ours. Returns `None` if neither has a number.
 ///
 /// # Errors
 /// When it cannot be drawn.
@@ -72,7 +72,7 @@ pub fn plot(measure: &Measure, ours: &[Line]) -> Result<Option<String>> {
         "<svg role=\"img\" aria-label=\"{}\" ",
         alluvium_bench::report::page::escaped(&label)
     );
-    // What the library draws in black has the colour of the text around it.
+    // The plotting library's black becomes the colour of the surrounding text.
     let svg = svg.replace("\"#000000\"", "\"currentColor\"");
     Ok(Some(svg.replacen("<svg ", &head, 1)))
 }
@@ -127,7 +127,7 @@ fn draw(area: &Area<'_>, measure: &Measure, series: &[Series], top: f64) -> Resu
     }
 }
 
-/// Marks at numbers, joined by lines.
+/// Draws marks at numeric places and joins them with lines.
 fn draw_numbers<X>(area: &Area<'_>, measure: &Measure, series: &[Series], range: X, top: f64) -> Result<()>
 where
     X: AsRangedCoord<Value = f64>,
@@ -181,8 +181,8 @@ where
     Ok(())
 }
 
-/// Bars beside each other at names: published ones hollow, from nothing to their middle, with a
-/// stroke for their range.
+/// Draws grouped bars at the categories. Published bars are hollow; they extend from zero to the
+/// middle of their range, and a stroke shows the range.
 fn draw_names(area: &Area<'_>, measure: &Measure, series: &[Series], top: f64) -> Result<()> {
     let mut places: Vec<&At> = Vec::new();
     for (at, _, _) in series.iter().flat_map(|series| &series.points) {
@@ -191,7 +191,7 @@ fn draw_names(area: &Area<'_>, measure: &Measure, series: &[Series], top: f64) -
         }
     }
     let name = |x: &f64| {
-        // Labels stand in the middle of their place.
+        // Labels are centred on their place.
         let place = x.floor() as usize;
         places.get(place).map_or_else(String::new, ToString::to_string)
     };
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
     use crate::{Spot, experiments};
 
-    /// A line with a figure wherever the document has a value.
+    /// Returns a line with a figure at each place where the document has a value.
     fn line(measure: &Measure) -> Line {
         let points = measure.published.iter().flat_map(|published| published.points);
         let spots = points.enumerate().map(|(number, point)| Spot {

@@ -1,13 +1,13 @@
-//! The register: what the documents say of each experiment, joined to what measures ours.
+//! The register: the documents' descriptions of the experiments, joined to the procedures that
+//! measure our figures.
 //!
-//! `register/seed-N.toml` has the experiments of a document. The program carries these files in
-//! itself and reads them once; an error names the document, the experiment and the measure. A text
-//! or an axis that several experiments have stands once, at the head of the file.
+//! `register/seed-N.toml` has the experiments of a document. These files are compiled into the
+//! program and parsed once; a parse error names the document, the experiment and the measure. A
+//! text or an axis that several experiments share is defined once, at the head of the file.
 //!
 //! Invariant:
 //!
-//! - **L5** Each experiment of a document has one procedure of the same id, which has the same
-//!   measures; and the other way around.
+//! - **L5** Experiments and procedures correspond one to one by id, and have the same measures.
 
 use super::entry::{At, Axis, Evaluation, Experiment, Form, Measure, Point, Procedure, Published, Value};
 use super::{seed_0, seed_1, seed_2, seed_3, seed_4};
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// What begins the name of a text that stands at the head of the file.
+/// The prefix of a reference to a text at the head of the file.
 const SHARED: char = '@';
 
 /// The experiments of one document.
@@ -26,7 +26,7 @@ struct Part {
     procedures: Vec<&'static Procedure>,
 }
 
-/// All experiments, document by document, in the order of the files.
+/// Returns all experiments, in the order of the documents and their files.
 pub(super) fn experiments() -> &'static [Experiment] {
     static ALL: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
         let mut all = Vec::new();
@@ -73,7 +73,7 @@ fn parts() -> [Part; 5] {
     ]
 }
 
-/// A file.
+/// One register file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sheet {
@@ -81,7 +81,7 @@ struct Sheet {
     texts: BTreeMap<String, String>,
     #[serde(default)]
     axes: BTreeMap<String, AxisEntry>,
-    /// Each is read by itself, so that an error can name it.
+    /// Each table is deserialized separately, so that an error can name it.
     experiment: Vec<toml::Table>,
 }
 
@@ -123,12 +123,12 @@ struct MeasureEntry {
 #[serde(deny_unknown_fields)]
 struct PublishedEntry {
     name: String,
-    /// The experiment's, if there is none.
+    /// Defaults to the experiment's section.
     section: Option<String>,
     points: Vec<PointEntry>,
 }
 
-/// A point. It has one value, in one of the forms of `Value`.
+/// A point. It has exactly one value, in one of the forms of `Value`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PointEntry {
@@ -146,11 +146,11 @@ struct PointEntry {
 #[serde(untagged)]
 enum Derived {
     Number(f64),
-    /// How it follows, as in `521 / 430`.
+    /// The computation, as in `521 / 430`.
     Computation(String),
 }
 
-/// What stands at the head of a file.
+/// The shared definitions at the head of a file.
 struct Head {
     texts: BTreeMap<String, &'static str>,
     axes: BTreeMap<String, Axis>,
@@ -200,7 +200,8 @@ impl Head {
         }
     }
 
-    /// A text, or the one at the head whose name it is.
+    /// Resolves a reference to a text at the head of the file; other texts are returned as they
+    /// are.
     fn text(&self, text: String) -> Result<&'static str> {
         match text.strip_prefix(SHARED) {
             Some(name) => {
@@ -211,7 +212,7 @@ impl Head {
         }
     }
 
-    /// Takes its procedure out of those that are left.
+    /// Joins an entry to its procedure, which is removed from `left`.
     fn experiment(&self, table: toml::Table, left: &mut BTreeMap<&str, &Procedure>) -> Result<Experiment> {
         let entry: ExperimentEntry = table.try_into()?;
         let procedure = left
@@ -327,7 +328,7 @@ impl From<AxisEntry> for Axis {
     }
 }
 
-/// Computes products and quotients from left to right; each sign stands between spaces.
+/// Evaluates products and quotients from left to right. Operators are surrounded by spaces.
 fn computed(text: &str) -> Option<f64> {
     let mut words = text.split(' ');
     let mut value: f64 = words.next()?.parse().ok()?;
@@ -342,13 +343,13 @@ fn computed(text: &str) -> Option<f64> {
     Some(value)
 }
 
-/// Returns the name of an entry for an error, before it is known to have one.
+/// Returns the name of an entry for an error message, before the entry has been validated.
 fn name_of(table: &toml::Table, key: &str) -> String {
     let name = table.get(key).and_then(toml::Value::as_str);
     name.unwrap_or("an entry without a name").to_owned()
 }
 
-/// Keeps a text for good: the register is read once, and is there as long as the program.
+/// Leaks a text. The register is parsed once and lives as long as the program.
 fn keep(text: String) -> &'static str {
     text.leak()
 }

@@ -1,4 +1,4 @@
-//! Results on disk: one JSON file for each experiment and size.
+//! The results of a run on disk: one JSON file for each experiment and size.
 
 use super::entry::{At, Experiment};
 use super::measured::{Line, Measured};
@@ -11,69 +11,69 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The form of the file.
+/// Version of the file format.
 const FORM: u32 = 1;
-/// A longer file is none of ours.
+/// Maximum file size. The Lab never writes a longer file.
 const MOST_BYTES: u64 = 64 << 20;
-/// A greater figure is none of ours, and no axis shows it.
+/// Maximum value of a figure; greater values are rejected because no axis can show them.
 const MOST: f64 = 1e15;
 
-/// What one run of an experiment has measured.
+/// The results of one run of an experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// The form of this file.
+    /// Version of the file format.
     pub form: u32,
-    /// The experiment.
+    /// The id of the experiment.
     pub id: String,
-    /// How large it was run.
+    /// The size of the run.
     pub size: Size,
-    /// The version of Alluvium.
+    /// The version of Alluvium that was measured.
     pub version: String,
-    /// The command line that repeats it.
+    /// The command line that repeats the run.
     pub command: String,
-    /// Where it ran.
+    /// The computer that ran it.
     pub machine: Machine,
-    /// What was asked for: records, memory, threads.
+    /// The parameters, such as records, memory and threads.
     pub setup: Vec<(String, String)>,
-    /// The settings of every engine.
+    /// The settings of each engine.
     pub settings: Vec<(String, Vec<(String, String)>)>,
-    /// What a reader must know of this run.
+    /// Caveats about this run.
     pub notes: Vec<String>,
-    /// What failed, and why.
+    /// Failures and their reasons.
     pub failures: Vec<Failure>,
-    /// Our figures, measure by measure.
+    /// Our figures, grouped by measure.
     pub figures: Vec<Figures>,
-    /// What they were made of.
+    /// The measurements from which the figures were computed.
     pub measured: Measured,
 }
 
 /// Our figures of one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// The measure.
+    /// The name of the measure.
     pub measure: String,
-    /// Its unit.
+    /// The unit of the values.
     pub unit: String,
-    /// The figures.
+    /// The values, one line for each engine or quotient.
     pub lines: Vec<Line>,
 }
 
 impl Results {
-    /// The form of files that this version writes.
+    /// The format version that this build writes.
     pub(super) const FORM: u32 = FORM;
 
-    /// The lines of a measure.
+    /// Returns the lines of a measure.
     #[must_use]
     pub fn lines(&self, measure: &str) -> &[Line] {
         let found = self.figures.iter().find(|figures| figures.measure == measure);
         found.map_or(&[], |figures| &figures.lines)
     }
 
-    /// Writes the file into a directory, which is made if it is not there. The file that was there
-    /// before is replaced at once or not at all.
+    /// Writes the results to a file in `directory`, creating the directory if necessary. An
+    /// existing file is replaced atomically.
     ///
     /// # Errors
-    /// As the file system says.
+    /// I/O errors.
     pub fn write(&self, directory: &Path, experiment: &Experiment) -> Result<PathBuf> {
         fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
         let path = file(directory, experiment, self.size);
@@ -85,10 +85,10 @@ impl Results {
         Ok(path)
     }
 
-    /// Reads the results of an experiment from a directory; none if there are none.
+    /// Reads the results of an experiment from a directory. Returns `None` if the file is missing.
     ///
     /// # Errors
-    /// As the file system says; when the file does not hold results of this experiment.
+    /// I/O errors; when the file does not contain results of this experiment.
     pub fn read(directory: &Path, experiment: &Experiment, size: Size) -> Result<Option<Results>> {
         let path = file(directory, experiment, size);
         let file = match fs::File::open(&path) {
@@ -148,7 +148,7 @@ impl Results {
     }
 }
 
-/// The file of an experiment's results.
+/// Returns the path of an experiment's results.
 #[must_use]
 pub fn file(directory: &Path, experiment: &Experiment, size: Size) -> PathBuf {
     // Ids are constants of the register: letters, digits, dashes and one slash.

@@ -1,5 +1,5 @@
-//! Runs an experiment: its steps one after the other, each engine in a process of its own, and what
-//! came of them as figures.
+//! Runs an experiment step by step, each engine in a separate process, and computes figures from
+//! the measurements.
 
 use super::entry::{Engines, Experiment, Study, Work, figure};
 use super::measured::{Measured, Taken};
@@ -12,29 +12,29 @@ use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// What is asked for.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How large.
+    /// The size of the run.
     pub size: Size,
-    /// What else a person asks for.
+    /// The user's overrides.
     pub wanted: Wanted,
-    /// Which engines run it.
+    /// The engines to run.
     pub engines: Vec<String>,
-    /// Where their files are made, and removed in the end.
+    /// The directory for the engines' files, which are removed at the end.
     pub directory: PathBuf,
-    /// The command line that repeats it.
+    /// The command line that repeats this run.
     pub command: String,
 }
 
-/// Where an experiment runs: what starts children, and what keeps them within memory.
+/// The environment of a run: it starts child processes and limits their memory.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// Starts children and hears them.
+    /// Starts child processes and receives their results.
     pub runner: &'a dyn Runner,
-    /// Decides whether a process can be kept within a number of bytes, and says so if not.
+    /// Decides whether a process can be limited to this many bytes, and reports it if not.
     pub cap: &'a dyn Fn(u64) -> Cap,
-    /// Hears what is done next.
+    /// Reports progress.
     pub say: &'a dyn Fn(&str),
 }
 
@@ -44,10 +44,10 @@ impl std::fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// Whether an experiment can be run as it is asked for; nothing is measured, and nothing is made.
+/// Checks a request without measuring anything or creating files.
 ///
 /// # Errors
-/// When it waits for a structure; when what is asked for makes no sense.
+/// When the experiment waits for a structure; when the request is invalid.
 pub fn check(experiment: &Experiment, request: &Request) -> Result<()> {
     ensure!(
         request.wanted.records != Some(0),
@@ -81,7 +81,7 @@ fn waiting(experiment: &Experiment, structure: &str) -> String {
     )
 }
 
-/// What the steps have in common, and the steps.
+/// Returns the shared settings and the steps.
 fn steps(engines: &Engines, request: &Request) -> Result<(Base, Vec<Step>)> {
     let scale = match request.size {
         Size::Quick => &engines.quick,
@@ -92,10 +92,10 @@ fn steps(engines: &Engines, request: &Request) -> Result<(Base, Vec<Step>)> {
     Ok((base, steps))
 }
 
-/// Runs an experiment; none when it was stopped.
+/// Runs an experiment. Returns `None` if it was stopped.
 ///
 /// # Errors
-/// When it waits for a structure; when what is asked for makes no sense; when nothing could be
+/// When the experiment waits for a structure; when the request is invalid; when nothing could be
 /// measured.
 pub fn run(
     experiment: &Experiment,
@@ -124,7 +124,7 @@ pub fn run(
     }
 }
 
-/// A study in a process of its own, in a directory that is empty before and afterwards.
+/// Runs a study in a separate process. The directory is empty before and after.
 fn in_study(
     experiment: &Experiment,
     study: &Study,
@@ -148,7 +148,7 @@ fn in_study(
         .output()
         .with_context(|| format!("starting the study {}", study.name))?;
     if place.exists() {
-        // It was stopped before it could remove its files.
+        // The study was stopped before it could remove its files.
         std::fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
     }
     if surroundings.runner.is_stopped() {
@@ -178,7 +178,7 @@ fn on_engines(
 ) -> Result<Option<Results>> {
     let (base, steps) = steps(engines, request)?;
     for engine in &request.engines {
-        // Before the first is measured it is known that there is every other.
+        // Check that every other engine exists before measuring the first.
         surroundings.runner.command(engine)?;
     }
     let directory = &request.directory;
@@ -205,7 +205,7 @@ fn on_engines(
         };
         let outcome = match run::run(&orders, surroundings.runner) {
             Ok(outcome) => outcome,
-            // What the steps before have measured stands.
+            // Measurements of earlier steps remain valid.
             Err(error) if !measured.steps.is_empty() => failed(step, &error),
             Err(error) => return Err(error),
         };
@@ -217,7 +217,7 @@ fn on_engines(
     Ok(Some(finished(experiment, results, measured)))
 }
 
-/// An outcome that holds nothing but a failure.
+/// Returns an outcome with nothing but a failure.
 fn failed(step: &Step, error: &anyhow::Error) -> Outcome {
     Outcome {
         failures: vec![run::Failure {
@@ -269,7 +269,7 @@ fn results(experiment: &Experiment, request: &Request, machine: Machine) -> Resu
     }
 }
 
-/// Says so if others wanted the processors when it began.
+/// Returns a warning if other processes were using the processors at the start.
 fn busy(machine: &Machine) -> Option<String> {
     let load: f64 = machine.load.parse().ok()?;
     let cores = machine.cores.max(1);
@@ -280,7 +280,7 @@ fn busy(machine: &Machine) -> Option<String> {
     })
 }
 
-/// What was asked for, in words.
+/// Describes the requested setup, for the results.
 fn setup(base: &Base, steps: &[Step]) -> Vec<(String, String)> {
     let job = &base.job;
     let mut caps: Vec<u64> = steps.iter().map(|step| step.job.cap).collect();
@@ -312,7 +312,7 @@ fn setup(base: &Base, steps: &[Step]) -> Vec<(String, String)> {
     ]
 }
 
-/// Makes the figures.
+/// Computes the figures.
 fn finished(experiment: &Experiment, mut results: Results, measured: Measured) -> Results {
     let figures = experiment.measures.iter().map(|measure| Figures {
         measure: measure.name.into(),

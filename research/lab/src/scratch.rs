@@ -1,4 +1,4 @@
-//! A directory for one measurement.
+//! A temporary directory for one measurement.
 
 use alluvium_device::file::FileDirectory;
 use anyhow::{Context, Result};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A directory under that for temporary files. It is removed in the end.
+/// A directory under the system's temporary directory, removed on drop.
 pub(super) struct Scratch {
     path: PathBuf,
     pub(super) directory: Arc<FileDirectory>,
@@ -31,7 +31,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is under the system's directory for such files.
+        // A directory that cannot be removed remains in the system's temporary directory.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

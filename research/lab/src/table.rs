@@ -1,20 +1,21 @@
-//! Published values and ours, side by side, as text.
+//! Published values and ours as a table in plain text.
 
 use super::entry::{At, Form, Measure, figure};
 use super::measured::Line;
 
-/// A place of a measure, with what is there.
+/// A place on a measure's axis, with the values there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// The place.
+    /// The place on the axis.
     pub at: At,
-    /// What each of the measure's published series has there; empty if nothing.
+    /// The value of each published series; an empty string where the series has none.
     pub published: Vec<String>,
-    /// What each of our lines has there; empty if nothing.
+    /// The value of each of our lines; an empty string where the line has none.
     pub ours: Vec<String>,
 }
 
-/// All places of a measure that a document or we have a value for; numbers in their order.
+/// Returns all places of a measure with a published value or one of ours. Numbers are in ascending
+/// order.
 #[must_use]
 pub fn places(measure: &Measure, ours: &[Line]) -> Vec<Place> {
     let stated = measure.published.iter().flat_map(|published| published.points);

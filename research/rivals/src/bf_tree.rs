@@ -1,20 +1,21 @@
-//! Bf-Tree, a B-tree with small pages of records in memory (Hao and Chandramouli, VLDB 2024).
+//! Bf-Tree, a B-tree with small in-memory pages of records (Hao and Chandramouli, VLDB 2024).
 //!
-//! Set up as its documentation says: a buffer of the greatest power of two within the memory (it
-//! takes no other size), leaves of 4 KiB, and reads past the page cache by `pread` in the thread
-//! that asks. It has a log, for which a put waits until it is written, and which the crate cannot
-//! replay yet; snapshots, which a tree needs to be opened again, cost a system call for each
-//! operation. Neither is used here: what was written ends with the process.
+//! Configured as its documentation recommends: a buffer of the largest power of two that fits in
+//! the memory (other sizes are not supported), leaves of 4 KiB, and direct I/O by `pread` in the
+//! calling thread. Its log delays each put until the record is written, and the crate cannot replay
+//! it yet. Snapshots, which are necessary to reopen a tree, cost a system call for each operation.
+//! Neither is used here: the data is lost when the process ends.
 
 use alluvium_bench::engine::{EachPair, Engine, Session, Setup};
 use anyhow::{Result, anyhow, bail};
 use bf_tree::{BfTree, Config, LeafInsertResult, LeafReadResult, ScanReturnField, StorageBackend};
 
-/// The most of the memory that is buffer. Index pages and the table of pages lie beside it.
+/// Maximum share of the memory for the buffer, in percent. Index pages and the page table are
+/// outside the buffer.
 const BUFFER_PERCENT: u64 = 70;
-/// Keys have 24 bytes.
+/// Maximum key length. Keys have 24 bytes.
 const LONGEST_KEY: usize = 32;
-/// The longest record that leaves of 4 KiB are made for, as by default.
+/// Maximum record length for leaves of 4 KiB; the default.
 const RECORD: usize = 1952;
 const LEAF: usize = 4096;
 const LONGEST_LEAF: usize = 32_768;
@@ -22,7 +23,7 @@ const MIB: u64 = 1 << 20;
 
 struct Tree {
     tree: BfTree,
-    /// The longest record.
+    /// Maximum record length.
     record: usize,
     settings: Vec<(String, String)>,
 }
@@ -42,7 +43,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     let record = RECORD.max(LONGEST_KEY + setup.value_bytes);
     let leaf = match record {
         RECORD => LEAF,
-        // Two records, and what a page has beside them.
+        // Space for two records and the page's metadata.
         record => (2 * record + 512).next_power_of_two(),
     };
     if leaf > LONGEST_LEAF {
@@ -90,7 +91,7 @@ impl Engine for Tree {
     }
 
     fn flush(&self) -> Result<()> {
-        // There is no call for it.
+        // Bf-Tree has no call to sync.
         Ok(())
     }
 
@@ -105,7 +106,7 @@ impl Engine for Tree {
 
 struct Thread<'a> {
     tree: &'a BfTree,
-    /// Where a record is read to.
+    /// Buffer for the value of a read.
     buffer: Vec<u8>,
 }
 

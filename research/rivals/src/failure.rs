@@ -1,11 +1,12 @@
-//! Errors in the manner of LevelDB and RocksDB, and what their libraries make by `malloc`.
+//! Errors in the convention of LevelDB and RocksDB, and memory that their libraries allocate with
+//! `malloc`.
 
 use anyhow::{Result, bail};
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
-/// The error of a call, in the manner of LevelDB and RocksDB: a text that `malloc` has made, or
-/// nothing.
+/// The error of a call, in the convention of LevelDB and RocksDB: a string allocated with `malloc`,
+/// or null.
 #[derive(Debug)]
 pub(crate) struct Failure(*mut c_char);
 
@@ -16,24 +17,24 @@ impl Default for Failure {
 }
 
 impl Failure {
-    /// Returns where a call puts its error.
+    /// Returns the location where a call stores its error.
     pub(crate) fn slot(&mut self) -> *mut *mut c_char {
         &raw mut self.0
     }
 
-    /// One that a call has put elsewhere; it belongs to this from now on.
+    /// Takes ownership of an error string that a call has stored elsewhere.
     #[cfg(feature = "rocksdb")]
     pub(crate) fn of(text: *mut c_char) -> Failure {
         Failure(text)
     }
 
-    /// The error, if there was one.
+    /// Returns the error, if there was one.
     pub(crate) fn take(&mut self) -> Result<()> {
         if self.0.is_null() {
             return Ok(());
         }
-        // SAFETY: the library has put a text there that ends with zero and was made by `malloc`; it
-        // is freed once, for the pointer is forgotten.
+        // SAFETY: the library has stored a zero-terminated string there that it allocated with
+        // `malloc`; it is freed once, because the pointer is then forgotten.
         let text = unsafe {
             let text = CStr::from_ptr(self.0).to_string_lossy().into_owned();
             libc_free(self.0.cast());
@@ -49,12 +50,12 @@ unsafe extern "C" {
     fn libc_free(pointer: *mut std::ffi::c_void);
 }
 
-/// Frees what a library has made by `malloc`.
+/// Frees memory that a library has allocated with `malloc`.
 ///
 /// # Safety
-/// It was, and is not used any more.
+/// The pointer must come from `malloc` and must not be used afterwards.
 #[cfg(feature = "leveldb")]
 pub(crate) unsafe fn free(pointer: *mut c_char) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { libc_free(pointer.cast()) };
 }

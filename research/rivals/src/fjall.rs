@@ -1,7 +1,7 @@
-//! fjall, a tree of sorted runs in Rust.
+//! fjall, a log-structured merge-tree in Rust.
 //!
-//! Set up as its documentation says: a cache of a quarter to a half of the memory, its filters as
-//! they are by default. Built without LZ4, so nothing is compressed.
+//! Configured as its documentation recommends: a cache of a quarter to a half of the memory, and
+//! default filters. Built without LZ4, so that nothing is compressed.
 
 use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
 use anyhow::{Result, bail};

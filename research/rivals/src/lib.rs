@@ -1,22 +1,23 @@
-//! Adapters to the engines that Alluvium is compared with, each behind a feature of its name; `all`
-//! has all of them.
+//! Adapters to the engines that Alluvium is compared with. Each has a feature of the same name; the
+//! feature `all` enables all of them.
 //!
-//! *Knows*: how each engine is opened, tuned as its own documentation recommends for the memory
-//! there is, and used; which options it has besides.
+//! *Knows*: how each engine is opened, used, and tuned for the available memory as its own
+//! documentation recommends; its additional options.
 //!
 //! *Does not know*: workloads, accounting.
 //!
-//! *Read in this order*: this file; then any; `transactions/`, and `rocksdb/transactions.rs`, are
-//! those of the engines that have transactions. `studies/` measures what the Lab asks of
-//! single systems, `mariadb/` a server that is no engine here. `c.rs` and `failure.rs` are what
-//! those with a C API share.
+//! *Read in this order*: this file; then any; `transactions/` and `rocksdb/transactions.rs` have
+//! the adapters to engines with transactions. `studies/` measures single systems for the Lab;
+//! `mariadb/` runs a server that is not an engine of the benchmark. `c.rs` and `failure.rs` are
+//! shared by adapters to C APIs.
 //!
 //! Invariants:
 //!
-//! - **Y1** The same durability for all: what was written survives the death of the process,
-//!   nothing is synced for each write. An engine that has no such mode takes the nearest, and its
-//!   settings say so: Bf-Tree keeps nothing, and SplinterDB's log cannot be replayed.
-//! - **Y2** No engine compresses: the values of the workloads do not compress.
+//! - **Y1** All engines have the same durability: writes survive the death of the process, and
+//!   individual writes are not synced. An engine without such a mode uses the nearest one, and its
+//!   settings report the difference: Bf-Tree persists nothing, and SplinterDB's log cannot be
+//!   replayed.
+//! - **Y2** No engine compresses: the values of the workloads are incompressible.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -60,7 +61,7 @@ pub use leveldb::writes as leveldb_writes;
 use alluvium_bench::engine::Entry;
 use alluvium_bench::transactions::engine as transactional;
 
-/// The engines that this was built with.
+/// The engines compiled into this build.
 pub const ENGINES: &[Entry] = &[
     #[cfg(feature = "rocksdb")]
     Entry {
@@ -130,7 +131,7 @@ pub const ENGINES: &[Entry] = &[
     },
 ];
 
-/// The engines with transactions that this was built with.
+/// The engines with transactions compiled into this build.
 pub const TRANSACTIONAL: &[transactional::Entry] = &[
     #[cfg(feature = "rocksdb")]
     transactional::Entry {

@@ -1,4 +1,4 @@
-//! The program `alluvium-rivals`: `alluvium bench` starts it for every engine that is not its own.
+//! The program `alluvium-rivals`: `alluvium bench` starts it for every third-party engine.
 
 use alluvium_rivals::studies::STUDIES;
 use alluvium_rivals::{ENGINES, TRANSACTIONAL};
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes a study, and prints what it has measured as JSON: `study NAME DIRECTORY RECORDS`.
+/// Runs a study and prints the measurements as JSON: `study NAME DIRECTORY RECORDS`.
 fn study() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(2).collect();
     let [name, directory, records] = &words[..] else {
@@ -69,7 +69,7 @@ fn study() -> ExitCode {
     }
 }
 
-/// Counts what LevelDB writes: `leveldb-writes DIRECTORY KEYS SKEW ROUNDS`.
+/// Counts the bytes that LevelDB writes: `leveldb-writes DIRECTORY KEYS SKEW ROUNDS`.
 #[cfg(feature = "leveldb")]
 fn leveldb_writes() -> ExitCode {
     use alluvium_rivals::leveldb_writes::{Study, count};

@@ -1,8 +1,8 @@
 //! redb, a copy-on-write B-tree in Rust.
 //!
-//! It has no log. A commit is durable when it is synced, or else survives nothing until one that
-//! is: here each put is a commit of its own, and once a second one is durable. So the death of the
-//! process costs up to a second, more than with engines that have a log.
+//! It has no log. A commit without a sync survives nothing until a later commit is synced. Here
+//! each put is a separate commit, and one commit a second is durable. The death of the process
+//! therefore loses up to a second of writes, more than with engines that have a log.
 
 use alluvium_bench::engine::{EachPair, Engine, Session, Setup};
 use anyhow::Result;
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("usertable");
 const CACHE_PERCENT: u64 = 50;
 const MIB: u64 = 1 << 20;
-/// How often a commit is durable.
+/// Interval between durable commits.
 const EVERY: Duration = Duration::from_secs(1);
 
 struct Redb {
     db: Database,
-    /// When the last durable commit was.
+    /// Time of the last durable commit.
     synced: Mutex<Instant>,
     settings: Vec<(String, String)>,
 }
@@ -51,7 +51,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
 }
 
 impl Redb {
-    /// Returns whether the next commit is a durable one.
+    /// Returns whether the next commit must be durable.
     fn is_due(&self) -> bool {
         let Ok(mut synced) = self.synced.lock() else {
             return true;
@@ -89,7 +89,7 @@ struct Thread<'a> {
 }
 
 impl Thread<'_> {
-    /// Begins a transaction, a durable one if it is due.
+    /// Begins a write transaction, which is durable if a durable commit is due.
     fn write(&self) -> Result<WriteTransaction> {
         let mut write = self.engine.db.begin_write()?;
         if !self.engine.is_due() {

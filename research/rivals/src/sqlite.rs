@@ -1,8 +1,8 @@
 //! SQLite, the system's library.
 //!
-//! Set up as its documentation says for a table that is used as a map: `WITHOUT ROWID`, a
+//! Configured as its documentation recommends for a table that is used as a map: `WITHOUT ROWID`, a
 //! write-ahead log, `synchronous = NORMAL` (the log survives the death of the process; it is synced
-//! at checkpoints only), a cache of half of the memory, shared out to the connections.
+//! only at checkpoints), and a cache of half of the memory, divided among the connections.
 
 use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
 use anyhow::{Result, anyhow, bail};
@@ -12,13 +12,13 @@ use std::sync::Mutex;
 
 const CACHE_PERCENT: u64 = 50;
 const KIB: u64 = 1 << 10;
-/// Another writer has its turn before this has passed.
+/// Busy timeout. A waiting writer gets its turn well within this time.
 const PATIENCE_MS: u64 = 60_000;
 
 struct Sqlite {
     path: PathBuf,
     cache_kib: u64,
-    /// For what no session does.
+    /// Connection for work outside sessions.
     own: Mutex<Connection>,
     settings: Vec<(String, String)>,
 }
@@ -56,7 +56,7 @@ fn connect(path: &Path, cache_kib: u64) -> Result<Connection> {
     connection.query_row(&format!("PRAGMA busy_timeout = {PATIENCE_MS}"), [], |_| Ok(()))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    // A negative number is one of KiB.
+    // A negative number is in KiB.
     connection.pragma_update(None, "cache_size", -(cache_kib as i64))?;
     Ok(connection)
 }

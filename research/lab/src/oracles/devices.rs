@@ -1,5 +1,5 @@
-//! Fits of devices (Bender et al. Tables 1 and 2), on simulated devices with 3 % noise; the PDAM
-//! dictionary.
+//! Fits of device models (Bender et al. Tables 1 and 2) on simulated devices with 3 % noise, and
+//! the PDAM dictionary.
 
 use super::Section;
 use alluvium_model::Random;
@@ -8,15 +8,15 @@ use alluvium_model::presets::{HARD_DISKS, SOLID_STATES};
 use anyhow::Result;
 use research_models::pdam::{Nodes, Tree};
 
-/// How much a sample is off at most, as a share.
+/// Maximum relative error of a sample.
 const NOISE: f64 = 0.03;
-/// Threads that the document measured with.
+/// Thread counts measured in the document.
 const THREADS: [f64; 11] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 16.0, 32.0, 64.0];
-/// Times that each is measured.
+/// Number of samples for each thread count.
 const REPEATS: usize = 5;
 const MIB: f64 = 1_048_576.0;
 
-/// Returns a factor that is off by the noise at most.
+/// Returns a random factor within the noise.
 fn noisy(random: &mut Random) -> f64 {
     1.0 + NOISE * (2.0 * random.unit() - 1.0)
 }

@@ -1,7 +1,7 @@
-//! Oracles: numbers of the documents that follow from arithmetic alone, each beside what our models
-//! compute.
+//! Oracles: numbers in the documents that follow from arithmetic alone, compared with the results
+//! of our models.
 //!
-//! *Knows*: which numbers are stated where, and which model computes each.
+//! *Knows*: the source of each number, and the model that computes it.
 //!
 //! *Does not know*: experiments that need a device or an engine; those are in the register of the
 //! Lab.
@@ -11,7 +11,7 @@
 //!
 //! Invariants:
 //!
-//! - **L4** Our number is computed when it is asked for: no list of ours is kept.
+//! - **L4** Our numbers are computed on request; no computed value is stored.
 
 mod devices;
 mod nodes;
@@ -20,35 +20,36 @@ mod writes;
 
 use anyhow::Result;
 
-/// Where a number stands.
+/// The origin of a published number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The document states it.
+    /// The document states the number.
     Stated,
-    /// It was computed again from what the document states, where that gives no more digits.
+    /// The number was recomputed from the document's inputs, because the document prints too few
+    /// digits.
     Recomputed,
 }
 
-/// A number of a document, and ours.
+/// A document's number and ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Oracle {
     /// The document, and the section, table or figure in it.
     pub section: &'static str,
-    /// What the number is of.
+    /// The quantity that the number measures.
     pub what: String,
-    /// Whether the document states it.
+    /// Whether the document states the number or it was recomputed.
     pub origin: Origin,
     /// The document's number.
     pub published: f64,
-    /// By how much ours may differ: what the digits of the document leave open, or the error that
-    /// is allowed of a simulation.
+    /// Maximum difference between the two numbers: the rounding error of the document's digits, or
+    /// the permitted error of a simulation.
     pub within: f64,
-    /// Ours.
+    /// Our number.
     pub ours: f64,
 }
 
 impl Oracle {
-    /// Returns whether ours is the document's number, as far as that is exact.
+    /// Returns whether our number agrees with the document's within [`within`](Oracle::within).
     #[must_use]
     pub fn holds(&self) -> bool {
         (self.ours - self.published).abs() <= self.within
@@ -92,7 +93,7 @@ impl Section {
 /// Computes all oracles, in the order of the documents.
 ///
 /// # Errors
-/// When a model refuses what it is asked, which is a bug of this list.
+/// When a model rejects its input, which is a bug in this list.
 pub fn oracles() -> Result<Vec<Oracle>> {
     let mut all = Vec::new();
     for section in [
@@ -113,7 +114,7 @@ pub fn oracles() -> Result<Vec<Oracle>> {
     Ok(all)
 }
 
-/// Returns oracles as a page in Markdown.
+/// Formats oracles as a Markdown page.
 #[must_use]
 pub fn page(all: &[Oracle]) -> String {
     let mut text = String::from(
@@ -147,7 +148,7 @@ pub fn page(all: &[Oracle]) -> String {
     text
 }
 
-/// Returns a number with four digits that count.
+/// Formats a number with four significant digits.
 fn digits(number: f64) -> String {
     if number == 0.0 {
         return "0".to_owned();

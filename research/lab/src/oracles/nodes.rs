@@ -7,13 +7,13 @@ use anyhow::Result;
 
 /// Bytes of an element.
 const ELEMENT: f64 = 100.0;
-/// Bytes of the block that α of Table 2 is of.
+/// Bytes of the block to which α in Table 2 refers.
 const BLOCK: f64 = 4096.0;
 const KIB: f64 = 1024.0 / ELEMENT;
 const MIB: f64 = 1024.0 * KIB;
 
-/// The best node of a B-tree in KiB; costs of nodes of 16 and 64 KiB, 1 and 4 MiB in proportion to
-/// it; the node in MiB that is best for inserts into a Bε-tree.
+/// Optimal B-tree node in KiB; costs of nodes of 16 KiB, 64 KiB, 1 MiB and 4 MiB relative to it;
+/// optimal node in MiB for inserts into a Bε-tree.
 type Row = (f64, [f64; 4], Option<f64>);
 
 const ROWS: [Row; 5] = [

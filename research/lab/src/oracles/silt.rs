@@ -8,7 +8,7 @@ use anyhow::Result;
 const YEAR_S: f64 = 365.25 * 86_400.0;
 /// Bytes of a GiB.
 const GIB: f64 = 1_073_741_824.0;
-/// Slots of a hash store, and their share that is taken when it is full.
+/// Number of slots in a hash store, and the occupied fraction when it is full.
 const SLOTS: f64 = 131_072.0;
 const FULL: f64 = 0.93;
 

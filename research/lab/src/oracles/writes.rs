@@ -1,4 +1,4 @@
-//! The analytic primitives and write models of Lim, chapter 4; the simulation beside them.
+//! The analytic primitives and write models of Lim, chapter 4, compared with the simulation.
 
 use super::Section;
 use alluvium_model::Popularity;
@@ -6,9 +6,10 @@ use alluvium_model::lsm::{Geometric, LevelDb, Stage, WriteCosts};
 use anyhow::Result;
 use research_models::leveldb::{Rules, TableChoice};
 
-/// The digits of two places leave so much open; what rounds in between adds as much again.
+/// Tolerance for numbers with two decimals: the rounding of the result, plus the same again for
+/// intermediate rounding.
 const TWO_PLACES: f64 = 0.011;
-/// Items of a log of 4 MiB.
+/// Number of items in a log of 4 MiB.
 const LOG: f64 = 4194.304;
 
 fn zipf(keys: u64, skew: f64) -> Result<Popularity> {

@@ -1,4 +1,4 @@
-//! Files and procedures fit, values keep their forms, and errors name the entry.
+//! Files match procedures, values keep their forms, and errors name the entry.
 
 use super::*;
 use crate::entry::Work;
@@ -15,7 +15,7 @@ const ONE: Procedure = Procedure {
     work: Work::Waits("a structure"),
 };
 
-/// An experiment with these points.
+/// Returns an experiment with these points.
 fn with_points(points: &str) -> String {
     format!(
         "[texts]\nmachine = \"Another machine.\"\n\n\

@@ -1,4 +1,5 @@
-//! B1, B3 and B5: a B-tree with an insertion buffer before its leaves, whose pages are counted.
+//! B1, B3 and B5: a B-tree with an insertion buffer in front of its leaves, with page transfers
+//! counted.
 
 use super::inserts::{Inserts, PAGES, RATIO};
 use super::recycling::{BUFFERED, LEAF, SEED, counts, fill, spot, window_of};
@@ -62,7 +63,7 @@ pub(super) const B5: Procedure = Procedure {
     },
 };
 
-/// A tree of the document's simulation, or with other numbers.
+/// Returns the tree of the document's simulation, with these options.
 fn tree(options: Options) -> Result<Tree> {
     let file = MemoryDirectory::new().create("leaves", FileOptions::DIRECT)?;
     Ok(Tree::new(file, options)?)
@@ -96,7 +97,8 @@ fn evenness(records: u64) -> Result<Measured> {
         for _ in 0..records {
             tree.put(&random.bits().to_be_bytes(), &[])?;
         }
-        // Keys are even numbers: a leaf is as probable as its range is long.
+        // Keys are even numbers. The probability of a leaf is proportional to the length of its
+        // range.
         let share = |fence: &[u8]| {
             let mut bytes = [0; 8];
             bytes[..fence.len()].copy_from_slice(fence);
@@ -163,7 +165,7 @@ fn rates(records: u64) -> Result<Measured> {
     Ok(counts(lines))
 }
 
-/// Inserts records, and returns the records of a flush over each window, as the simulation does.
+/// Inserts records. Returns the average records per flush of each window, as the simulation does.
 fn insert(policy: Policy, records: u64) -> Result<Vec<(f64, f64)>> {
     let (window, waiting) = window_of(usize::try_from(records)?, BUFFERED);
     let mut tree = tree(simulated(policy, waiting))?;
@@ -172,7 +174,7 @@ fn insert(policy: Policy, records: u64) -> Result<Vec<(f64, f64)>> {
     random.bits();
     let (mut rates, mut before) = (Vec::new(), tree.counts());
     for inserted in 1..=records as usize {
-        // A share of all keys, as the simulation draws it.
+        // Draws a fraction of the key range exactly as the simulation does.
         let share = (random.unit() + f64::EPSILON / 4.0).min(1.0 - f64::EPSILON);
         tree.put(&share.to_bits().to_be_bytes(), &[])?;
         if inserted % window == 0 {
@@ -197,7 +199,7 @@ mod tests {
         }
         let measured = rates(20_000).unwrap();
         for line in measured.under(BESIDE) {
-            // At first there are few flushes.
+            // The first window has too few flushes for a comparison.
             for spot in &line.points[1..] {
                 assert!((spot.value - 1.0).abs() < 0.1, "{line:?}");
             }

@@ -8,43 +8,43 @@ use research_hashes::bot::{Bot, BotOptions, Schedule};
 
 /// Bytes of a block.
 const BLOCK: u32 = 1024;
-/// Bytes of the memory.
+/// Bytes of simulated memory.
 const MEMORY: u64 = 32 * BLOCK as u64;
 /// Bytes of a record: 8 of fingerprint, 8 of key, 8 of value and 4 of lengths.
 const RECORD: f64 = 28.0;
-/// Lookups that are counted, of keys that are there and of as many that are not.
+/// Number of counted lookups that hit, and of those that miss.
 const LOOKUPS: u64 = 200;
-/// A number that no key has.
+/// Numbers from here on are never used as keys.
 const ABSENT: u64 = 1 << 40;
 
-/// How many levels share a series of characters in the asymmetric table.
+/// Number of levels that share a series of characters in the asymmetric table.
 pub(super) const BETA: u32 = 2;
 
-/// A table of chapter 2.
+/// A hash table of chapter 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     /// The refined bundle of arrays.
     Refined,
     /// The bundle of trees.
     Trees,
-    /// The bundle of trees that writes less and reads more.
+    /// The bundle of trees that trades more reads for fewer writes.
     Asymmetric,
-    /// The bundle of trees that knows neither blocks nor memory.
+    /// The cache-oblivious bundle of trees, which knows neither block nor memory size.
     Oblivious,
 }
 
-/// Transfers of one operation, on average.
+/// Average transfers of one operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
     pub(super) insert_reads: f64,
     pub(super) insert_writes: f64,
     /// Reads of a lookup that finds its key.
     pub(super) hit: f64,
-    /// Reads of a lookup that does not.
+    /// Reads of a lookup that does not find its key.
     pub(super) miss: f64,
 }
 
-/// What is asked of each table here.
+/// The operations that each table must support here.
 trait Counted {
     fn insert(&mut self, key: &[u8], value: &[u8]) -> blocks::Result<()>;
     fn get(&self, key: &[u8]) -> blocks::Result<Option<Vec<u8>>>;
@@ -79,18 +79,18 @@ impl Counted for Bot<MemorySpace> {
     }
 }
 
-/// Returns how many records fit a block.
+/// Returns the number of records in a block.
 pub(super) fn block_records() -> f64 {
     f64::from(BLOCK) / RECORD
 }
 
-/// Returns how many records fit the memory.
+/// Returns the number of records that fit in memory.
 pub(super) fn memory_records() -> f64 {
     MEMORY as f64 / RECORD
 }
 
 impl Table {
-    /// Counts the transfers of `records` inserts, and those of lookups from a cold memory.
+    /// Counts the transfers of `records` inserts, and of lookups that start with a cold memory.
     pub(super) fn count(self, growth: u32, records: u64) -> Result<Counts> {
         let mut table = self.create(growth, records)?;
         for number in 0..records {
@@ -135,7 +135,7 @@ impl Table {
                 Box::new(Bot::create(aligned(), BotOptions { schedule, ..options })?)
             }
             Table::Oblivious => {
-                // No block is aligned: the table knows of none.
+                // Blocks are not aligned because the table does not know their size.
                 let space = MemorySpace::new(8, 1 << 40).with_meter(u64::from(BLOCK), MEMORY);
                 let options = trees(BotOptions::oblivious()).planned_for(records, 1);
                 Box::new(Bot::create(space, options)?)
@@ -144,7 +144,7 @@ impl Table {
     }
 }
 
-/// Counts the reads of a lookup, on average: of keys from `first` on.
+/// Returns the average reads of a lookup, over keys from `first` on.
 fn lookups(table: &dyn Counted, records: u64, first: u64) -> Result<f64> {
     let mut reads = 0;
     for at in 0..LOOKUPS {

@@ -1,8 +1,8 @@
-//! H1: what the law and the theorem of bundles of trees say, and what ours are as a structure of a
+//! H1: the law and the theorem for bundles of trees, compared with our bundles as a structure of a
 //! store.
 //!
-//! Leaves lie on the second tier of the store, lists on the first: so pages of either are told
-//! apart where a lookup fetches them.
+//! Leaves are stored on the second tier and lists on the first. A lookup's fetches of lists and
+//! leaves are therefore counted separately.
 
 use super::theorems::{HITS, OPERATION, an_operation, here, hits};
 use crate::entry::{At, Procedure};
@@ -32,15 +32,15 @@ const WRITTEN: &str = "entries written";
 
 /// λ.
 const GROWTHS: [u16; 3] = [2, 4, 16];
-/// The one whose counts are shown as they are.
+/// The value of λ whose counts are shown unscaled.
 const SHOWN: u16 = 4;
-/// Records of a leaf, and the most hash stores that it is made of. With one more for each of these,
-/// as a merge expects them, they have prefixes of 8 bits.
+/// Records of a leaf, and the maximum number of hash stores merged into one leaf. A merge allows
+/// for one extra record for each hash store, which results in prefixes of 8 bits.
 const LEAF: u64 = 252;
 const STORES: u32 = 4;
-/// Fewer records than a lookup could be counted of.
+/// Minimum number of records; fewer are not enough to count lookups.
 const LEAST: u64 = 1 << 10;
-/// A number that no key has.
+/// Numbers from here on are never used as keys.
 const ABSENT: u64 = 1 << 40;
 
 pub(super) const H1: Procedure = Procedure {
@@ -54,10 +54,10 @@ pub(super) const H1: Procedure = Procedure {
     work: here(measure),
 };
 
-/// Nodes that lookups fetch, of which it counts lists and leaves.
+/// Counts the lists and leaves that lookups fetch.
 struct Counting<'g> {
     from: Blocking<'g>,
-    /// Pages of the first and of the second tier.
+    /// Pages fetched from the first and the second tier.
     pages: [Cell<u64>; 2],
 }
 
@@ -92,7 +92,7 @@ impl Fetch for Counting<'_> {
     }
 }
 
-/// Pages of a lookup, on average.
+/// Average pages fetched by a lookup.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     lists: f64,
@@ -111,7 +111,7 @@ impl Bundle {
         let memory = || Arc::new(MemoryDirectory::new());
         let options = StoreOptions {
             extents: ExtentOptions {
-                // What merges write goes to the second tier.
+                // Merges write to the second tier.
                 planned_bytes: Some(0),
                 ..ExtentOptions::default()
             },
@@ -138,7 +138,7 @@ impl Bundle {
         })
     }
 
-    /// Writes records until there are this many leaves.
+    /// Inserts records until the bundle has this many leaves.
     fn grow(&mut self, leaves: u64) -> Result<()> {
         let stores = u64::from(self.lambda).min(STORES.into());
         let each = LEAF / stores;
@@ -174,7 +174,7 @@ impl Bundle {
         Ok(writing.publish()?)
     }
 
-    /// Looks keys up, all of which are there, or none.
+    /// Looks up keys, all of which are present or all absent.
     fn look(&self, is_there: bool, numbers: impl Iterator<Item = u64>) -> Result<Read> {
         let reader = self.hashed.reader();
         let fetch = Counting::new(reader.nodes());
@@ -193,19 +193,20 @@ impl Bundle {
         Ok(Read { lists, leaves })
     }
 
-    /// Looks up keys that are there, all over them.
+    /// Looks up existing keys, spread over the whole key range.
     fn hits(&self, lookups: u64) -> Result<Read> {
         let records = self.leaves * LEAF;
         let step = (records / lookups).max(1) as usize;
         self.look(true, (0..records).step_by(step))
     }
 
-    /// Entries of lists that were written for each record.
+    /// Returns the list entries written for each record.
     fn written(&self) -> f64 {
         self.hashed.stats().merged_entries as f64 / (self.leaves * LEAF) as f64
     }
 
-    /// What the theorem allows of them with its constant, for trees of heights up to this one.
+    /// Returns the theorem's bound on entries per record, with its constant, for trees up to this
+    /// height.
     fn bound(&self, heights: u64) -> f64 {
         let (lambda, heights) = (f64::from(self.lambda), heights as f64);
         let cut = Cut::of_leaf(0, self.lambda.ilog2() as u8, LEAF);
@@ -213,18 +214,18 @@ impl Bundle {
     }
 }
 
-/// What was counted at one λ, place by place.
+/// Counts for one λ, by place.
 #[derive(Default)]
 struct Counts {
     vain: Vec<Spot>,
     written: Vec<Spot>,
     lists: Vec<Spot>,
     leaves: Vec<Spot>,
-    /// Of the most records: entries written for one, and what a hit reads.
+    /// For the largest number of records: entries written per record, and the reads of a hit.
     last: Option<(f64, Read)>,
 }
 
-/// Counts as many heights as the keys suffice for, and one in any case.
+/// Counts every height for which there are enough keys, but at least one.
 fn count(lambda: u16, keys: u64) -> Result<Counts> {
     let lookups = (keys / 4).clamp(2000, 50_000);
     let factor = u64::from(lambda);
@@ -242,7 +243,7 @@ fn count(lambda: u16, keys: u64) -> Result<Counts> {
             at: At::Number(f64::from(height)),
             value: read.leaves * factor.pow(height) as f64,
         });
-        // All levels up to it are as full.
+        // All levels up to this height are equally full.
         let leaves = factor.pow(height) - 1;
         if leaves > most {
             break;

@@ -1,5 +1,5 @@
-//! Random inserts before and behind an insertion buffer, as Figure 5.1 has them: where they are
-//! measured, and what a tree of ours moves with as much memory.
+//! Random inserts with and without an insertion buffer, as in Figure 5.1: the points of
+//! measurement, and the pages that our tree moves with the same memory.
 
 use super::recycling::{LEAF, SEED, spot};
 use crate::measured::{Line, Spot};
@@ -9,14 +9,14 @@ use alluvium_model::Random;
 use anyhow::{Result, ensure};
 use research_trees::insertion::{Absorption, Options, Policy, Tree};
 
-/// Figures that begin so are pages for an insert, or parts of those without a buffer.
+/// Prefixes of figures: pages per insert, and their ratio to a tree without a buffer.
 pub(super) const PAGES: &str = "pages";
 pub(super) const RATIO: &str = "ratio";
 
-/// Where inserts are measured, in times of the records that memory holds: the document states
-/// figures at 5 and at 250 times.
+/// Points of measurement, in multiples of the records that fit in memory. The document states
+/// figures at 5 and at 250.
 const PLACES: [u64; 7] = [1, 2, 5, 10, 25, 50, 250];
-/// The records that the document's memory holds, at which its axis is scaled.
+/// Records that fit in the document's memory; the document's axis is scaled by this number.
 const DOCUMENT: f64 = 200_000.0;
 const PAGE: u32 = 16 << 10;
 
@@ -38,15 +38,16 @@ pub struct Inserts {
 }
 
 impl Inserts {
-    /// The records of a full leaf.
+    /// Number of records in a full leaf.
     pub const LEAF: usize = LEAF;
-    /// The value of a record of which a page of 16 KiB holds as many, with a key of 8 bytes.
+    /// The value of a record. With a key of 8 bytes, [`LEAF`](Inserts::LEAF) such records fill a
+    /// page of 16 KiB.
     pub const ROW: [u8; 92] = [7; 92];
 
-    /// Returns `records` inserts, with memory for one in 250 as in the document.
+    /// Plans `records` inserts, with memory for one record in 250 as in the document.
     ///
     /// # Errors
-    /// When they are too few for that.
+    /// When there are too few records.
     pub fn new(records: u64) -> Result<Inserts> {
         ensure!(
             records >= 1000,
@@ -55,10 +56,10 @@ impl Inserts {
         Inserts::with_memory(records, records / 250)
     }
 
-    /// Returns `records` inserts, with memory for `memory_records` of them.
+    /// Plans `records` inserts, with memory for `memory_records` records.
     ///
     /// # Errors
-    /// When memory holds all of them, or fewer than 4.
+    /// When memory holds all records, or fewer than 4.
     pub fn with_memory(records: u64, memory_records: u64) -> Result<Inserts> {
         ensure!(
             memory_records >= 4 && memory_records <= records,
@@ -70,31 +71,31 @@ impl Inserts {
         })
     }
 
-    /// Returns how many records memory holds.
+    /// Returns the number of records that fit in memory.
     #[must_use]
     pub fn memory_records(&self) -> u64 {
         self.memory_records
     }
 
-    /// Returns the bytes of as many leaves as memory holds.
+    /// Returns the size of memory in bytes, counted in full leaves.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory_records.div_ceil(LEAF as u64) * u64::from(PAGE)
     }
 
-    /// Returns how many inserts a window has, at whose end there is a figure.
+    /// Returns the number of inserts in a window. Each window ends with one figure.
     #[must_use]
     pub fn window(&self) -> u64 {
         self.memory_records
     }
 
-    /// Returns whether a window begins behind the insert of this number.
+    /// Returns whether a window begins after this number of inserts.
     #[must_use]
     pub fn begins(&self, inserted: u64) -> bool {
         self.ends(inserted + self.window()).is_some()
     }
 
-    /// Returns the place on the document's axis, if a window ends with this insert.
+    /// Returns the place on the document's axis if a window ends with this insert.
     #[must_use]
     pub fn ends(&self, inserted: u64) -> Option<f64> {
         let times = inserted / self.memory_records;
@@ -102,11 +103,11 @@ impl Inserts {
         (is_place && inserted <= self.records).then_some(times as f64 * DOCUMENT)
     }
 
-    /// Measures trees of ours: without a buffer, and with one that has half of the memory. Lines
-    /// are of pages moved for an insert, and of their quotient.
+    /// Measures our trees: one without a buffer, and one whose buffer uses half of the memory. The
+    /// lines are pages moved per insert, and their quotient.
     ///
     /// # Errors
-    /// As the tree says.
+    /// Errors of the tree.
     pub fn ours(&self) -> Result<Vec<Line>> {
         let leaves = |records: u64| (records.div_ceil(LEAF as u64) as usize).max(1);
         let plain = Options {
@@ -146,7 +147,7 @@ impl Inserts {
         Ok(lines)
     }
 
-    /// Inserts records, and returns the pages that an insert moves at some places.
+    /// Inserts records. Returns the pages moved per insert at the points of measurement.
     fn pages(&self, options: Options) -> Result<Vec<Spot>> {
         let file = MemoryDirectory::new().create("leaves", FileOptions::DIRECT)?;
         let mut tree = Tree::new(file, options)?;
@@ -167,8 +168,8 @@ impl Inserts {
     }
 }
 
-/// Returns the quotients of two lines with the same places. Where all leaves are in memory no page
-/// is moved without a buffer.
+/// Returns the quotients of two lines with the same places. Without a buffer, no pages are moved
+/// while all leaves fit in memory.
 pub(super) fn quotients(with: &[Spot], without: &[Spot]) -> Vec<Spot> {
     let quotient = |(with, without): (&Spot, &Spot)| {
         (without.value > 0.0).then(|| Spot {

@@ -1,11 +1,11 @@
 //! Experiments of Conway's thesis (2020): chapter 2, hashing in external memory; chapter 3,
 //! SplinterDB; chapter 5, ball recycling.
 //!
-//! The heights of bars and curves are not in the text that the figures here are taken from; what is
-//! here is what the document says in words and numbers. Names: S1 to S9 are the figures of section
-//! 3.7 in their order, T2 to T5 theorems, H1 one of these in a store, Q1 is what section 3.6.3 says
-//! of filters, A0 the natural transfer size of section 4.2, B1 to B6 are figures of chapter 5, B7
-//! and B8 the first of them on systems of others.
+//! The text that the figures here come from omits the heights of bars and curves; the register has
+//! only values that the document states in words and numbers. Names: S1 to S9 are the figures of
+//! section 3.7 in their order; T2 to T5 are theorems, and H1 is one of these in a store; Q1 covers
+//! the claims about filters in section 3.6.3; A0 is the natural transfer size of section 4.2; B1 to
+//! B6 are figures of chapter 5; B7 and B8 repeat the first of them on third-party systems.
 
 mod buffered;
 mod counted;
@@ -31,7 +31,7 @@ use super::entry::Procedure;
 use super::plan::{Scale, Threads};
 use super::seed_4::devices::NATURAL_TRANSFER;
 
-/// All of them.
+/// All procedures of this document.
 pub(super) const PROCEDURES: [&Procedure; 24] = [
     &NATURAL_TRANSFER,
     &theorems::T2,
@@ -59,7 +59,7 @@ pub(super) const PROCEDURES: [&Procedure; 24] = [
     &s9_scans::PROCEDURE,
 ];
 
-/// Small enough for seconds.
+/// Finishes within seconds.
 const QUICK: Scale = Scale {
     records: 1_000_000,
     value_bytes: 100,
@@ -70,7 +70,7 @@ const QUICK: Scale = Scale {
     settle_ms: 5000,
 };
 
-/// A tenth of the document's records, and of its memory.
+/// A tenth of the document's records and of its memory.
 const FULL: Scale = Scale {
     records: 67_300_000,
     value_bytes: 100,
@@ -81,14 +81,14 @@ const FULL: Scale = Scale {
     settle_ms: 120_000,
 };
 
-/// For loads by one thread: 4 GiB, a fifth of the document's 20.
+/// For loads by one thread: 4 GiB, a fifth of the document's 20 GiB.
 const FULL_ORDER: Scale = Scale {
     records: 34_600_000,
     threads: Threads::One,
     ..FULL
 };
 
-/// The same in small.
+/// The quick size of the same loads.
 const QUICK_ORDER: Scale = Scale {
     threads: Threads::One,
     ..QUICK

@@ -1,4 +1,5 @@
-//! B7 and B8: random inserts into systems of others, one with an insertion buffer and one without.
+//! B7 and B8: random inserts into third-party systems, one with and one without an insertion
+//! buffer.
 
 use super::inserts::{PAGES, RATIO};
 use crate::entry::{Procedure, Study, Work};

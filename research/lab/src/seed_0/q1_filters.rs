@@ -1,11 +1,11 @@
-//! Q1: what a quotient filter costs and how often it is wrong.
+//! Q1: the cost and the false-positive rate of a quotient filter.
 
 use crate::entry::{Procedure, Work};
 use crate::measured::{Line, Measured, Spot, name};
 use alluvium_filters::{Bloom, Builder, Entry, Error, Geometry, Image, Shape, hash};
 use anyhow::Result;
 
-/// Wrong answers of a filter with remainders of eight bits.
+/// False-positive rate of a filter with remainders of eight bits.
 const RATE: f64 = 1.0 / 256.0;
 const SEED: u64 = 1;
 
@@ -39,7 +39,7 @@ fn counted(measured: &Measured, what: &str) -> Vec<Line> {
         .collect()
 }
 
-/// The hash of a key that is in the filter for numbers below the count, and not there above it.
+/// Returns the hash of a key. Numbers below the count are in the filter; the others are not.
 fn hash_of(number: u64) -> u64 {
     hash(SEED, &number.to_le_bytes())
 }
@@ -66,9 +66,9 @@ fn measure(keys: u64) -> Result<Measured> {
     })
 }
 
-/// The share of wrong answers of a quotient filter, and its bytes.
+/// Returns the false-positive rate of a quotient filter, and its bytes.
 fn quotient(keys: u64) -> Result<(f64, u64)> {
-    // Wrong answers are keys / 2^bits: the least number of bits that keeps them below the rate.
+    // The rate is keys / 2^bits. Choose the smallest number of bits that keeps it below the target.
     let bits = (8..=48).find(|&bits| keys as f64 / 2f64.powi(bits) <= RATE);
     let bits =
         bits.ok_or_else(|| anyhow::anyhow!("--records: no fingerprint is long enough for {keys} keys"))?;
@@ -100,7 +100,7 @@ fn quotient(keys: u64) -> Result<(f64, u64)> {
     Ok((wrong as f64 / keys as f64, bytes.len() as u64))
 }
 
-/// The same of a blocked Bloom filter that is made for the same rate.
+/// Returns the same for a blocked Bloom filter built for the same rate.
 fn bloom(keys: u64) -> (f64, u64) {
     let (mut low, mut high) = (1, keys.max(1) as usize);
     while low < high {

@@ -1,4 +1,4 @@
-//! B2, B4 and B6: simulations of insertion buffers before the leaves of a B-tree.
+//! B2, B4 and B6: simulations of insertion buffers in front of the leaves of a B-tree.
 
 use crate::entry::{At, Procedure, Work};
 use crate::measured::{Line, Measured, Spot};
@@ -42,10 +42,10 @@ pub(super) const B6: Procedure = Procedure {
     },
 };
 
-/// What the document's buffer holds, and a leaf.
+/// Capacity of the document's buffer, and of a leaf, in records.
 pub(super) const BUFFERED: usize = 2_500;
 pub(super) const LEAF: usize = 160;
-/// Over how many inserts a rate is measured.
+/// Number of inserts over which a rate is measured.
 const WINDOW: usize = 50_000;
 
 fn weights(keys: u64) -> Result<Measured> {
@@ -71,7 +71,7 @@ fn flushes(keys: u64) -> Result<Measured> {
     let mut lines = Vec::new();
     for (name, choice) in choices {
         let rates = fill(keys, BUFFERED, choice)?;
-        // Every point of a logarithmic axis once: 50, 100, 200, 400 thousand, and the end.
+        // Each point of a logarithmic axis once: 50, 100, 200 and 400 thousand, and the end.
         let window = rates.first().map_or(1, |(inserts, _)| *inserts);
         let is_last = |inserts: usize| inserts == rates.len() * window;
         let wanted = |inserts: usize| is_last(inserts) || (inserts / window).is_power_of_two();
@@ -113,7 +113,7 @@ fn buffers(keys: u64) -> Result<Measured> {
     Ok(counts(lines))
 }
 
-/// Inserts keys, and returns the keys of a flush over each window.
+/// Inserts keys. Returns the average keys per flush of each window.
 pub(super) fn fill(keys: u64, buffered: usize, choice: Choice) -> Result<Vec<(usize, f64)>> {
     let keys = usize::try_from(keys)?;
     let (window, buffered) = window_of(keys, buffered);
@@ -130,7 +130,8 @@ pub(super) fn fill(keys: u64, buffered: usize, choice: Choice) -> Result<Vec<(us
         .collect())
 }
 
-/// Returns over how many inserts a rate is measured, and the buffer: fewer keys are for a look.
+/// Returns the window of a rate, in inserts, and the buffer capacity. Runs with fewer keys are
+/// scaled down.
 pub(super) fn window_of(keys: usize, buffered: usize) -> (usize, usize) {
     (WINDOW.min(keys / 4).max(1), buffered.min(keys / 16).max(1))
 }

@@ -4,7 +4,7 @@ use super::{FULL, QUICK};
 use crate::entry::{Engines, Procedure, Work};
 use crate::measured::{Line, Measured, against, name, thousands_per_s};
 
-/// The document's workloads: our phases, and what they are called in figure 3.3.
+/// The document's workloads: our phases and their names in figure 3.3.
 pub(super) const PHASES: [&str; 7] = ["load", "a", "b", "c", "f", "d", "e"];
 
 pub(super) const PROCEDURE: Procedure = Procedure {

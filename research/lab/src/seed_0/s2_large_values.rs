@@ -1,4 +1,4 @@
-//! S2: YCSB with values of a kibibyte.
+//! S2: YCSB with values of 1 KiB.
 
 use super::s1_ycsb::{PHASES, against_rocksdb, throughput};
 use super::{FULL, QUICK};

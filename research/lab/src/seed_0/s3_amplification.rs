@@ -1,4 +1,4 @@
-//! S3: what a load and reads cost the device.
+//! S3: the device I/O of a load and of reads.
 
 use super::{FULL, QUICK};
 use crate::entry::{Engines, Procedure, Work};
@@ -20,7 +20,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     }),
 };
 
-/// One figure at a place with a name, for each engine.
+/// Returns one figure at a named place, for each engine.
 fn of_load(measured: &Measured, place: &'static str, figure: impl Fn(Of<'_>) -> Option<f64>) -> Vec<Line> {
     let mut lines = measured.by_step(figure);
     for spot in lines.iter_mut().flat_map(|line| &mut line.points) {

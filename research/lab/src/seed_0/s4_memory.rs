@@ -1,4 +1,4 @@
-//! S4: how little memory is enough.
+//! S4: throughput with little memory.
 
 use super::{FULL, QUICK};
 use crate::entry::{At, Engines, Procedure, Work};

@@ -1,4 +1,4 @@
-//! S5: how much faster a load is when its keys come in order.
+//! S5: the speed-up of a load when its keys arrive in order.
 
 use super::{FULL_ORDER, QUICK_ORDER};
 use crate::entry::{At, Engines, Procedure, Work};
@@ -41,7 +41,7 @@ fn throughput(measured: &Measured) -> Vec<Line> {
     measured.by_step(|of| thousands_per_s(of.phase("load")?))
 }
 
-/// What part of the harmonic mean of both ends the middle reaches.
+/// Returns the middle's throughput as a fraction of the harmonic mean of both ends.
 fn ideal(line: &Line) -> Option<Line> {
     let [random, middle, sequential] = [0.0, 50.0, 100.0].map(|place| value_at(line, place));
     let (random, middle, sequential) = (random?, middle?, sequential?);
@@ -65,7 +65,7 @@ mod tests {
             at: At::Number(at),
             value,
         };
-        // The document's own numbers: 575 would be ideal.
+        // The document's own numbers; 575 would be ideal.
         let line = Line {
             name: "SplinterDB".into(),
             points: vec![spot(0.0, 430.0), spot(50.0, 521.0), spot(100.0, 866.0)],

@@ -1,4 +1,4 @@
-//! S6: how much less is written when keys come in order.
+//! S6: the reduction of write amplification when keys arrive in order.
 
 use super::s5_order::steps;
 use super::{FULL_ORDER, QUICK_ORDER};

@@ -1,4 +1,4 @@
-//! S7: how reads scale with threads.
+//! S7: scaling of reads with the number of threads.
 
 use super::{FULL, QUICK};
 use crate::entry::{Engines, Procedure, Work};

@@ -1,4 +1,4 @@
-//! S8: how loading scales with threads.
+//! S8: scaling of loads with the number of threads.
 
 use super::{FULL, QUICK};
 use crate::entry::{Engines, Procedure, Work};

@@ -1,4 +1,4 @@
-//! S9: how fast scans are, by their length.
+//! S9: the throughput of scans by length.
 
 use super::{FULL, QUICK};
 use crate::entry::{At, Engines, Procedure, Work};
@@ -46,7 +46,7 @@ fn by_length(measured: &Measured, figure: impl Fn(&Row) -> Option<f64>) -> Vec<L
     measured.by_phase(&phases, figure)
 }
 
-/// All lengths are scanned in one store: loading it again for each would change nothing.
+/// All lengths are scanned in one store, because a new load would give an equal store.
 fn steps(base: &Base) -> Result<Vec<Step>> {
     let phases = LENGTHS.map(|length| format!("e:uniform+exactly={length}"));
     let mut texts = vec!["load"];
@@ -54,7 +54,7 @@ fn steps(base: &Base) -> Result<Vec<Step>> {
     let mut step = base.step(name("scans"), &texts)?;
     for (phase, length) in step.job.phases.iter_mut().skip(1).zip(LENGTHS) {
         phase.name = phase_of(length);
-        // Nothing is inserted: the length alone changes.
+        // The mix has no inserts; only the length changes.
         if let Task::Mix { mix, .. } = &mut phase.task {
             mix.scan += mix.insert;
             mix.insert = 0;

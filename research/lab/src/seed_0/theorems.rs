@@ -1,7 +1,7 @@
-//! T2 to T5: what the theorems of chapter 2 say of its hash tables, and what ours transfer.
+//! T2 to T5: the bounds of chapter 2 for its hash tables, compared with the transfers of ours.
 //!
-//! The chapter has no experiment. Ours inserts records, and looks some up from a cold memory, in a
-//! space that counts the transfer of each block.
+//! The chapter has no experiment. Our experiment inserts records and looks some of them up with a
+//! cold memory, in a space that counts the transfer of each block.
 
 use super::counted::{self, Counts, Table};
 use crate::entry::{At, Procedure, Work};
@@ -15,9 +15,9 @@ pub(super) const OPERATION: &str = "an operation";
 
 /// Growth factors.
 const GROWTHS: [u32; 4] = [2, 4, 16, 64];
-/// The one whose transfers are shown as they are.
+/// The growth factor whose transfers are shown unscaled.
 const SHOWN: u32 = 4;
-/// Fewer keys fit the memory.
+/// Minimum number of keys; fewer fit in memory.
 const LEAST: u64 = 1 << 10;
 
 pub(super) const T2: Procedure = Procedure {
@@ -64,12 +64,12 @@ pub(super) const T5: Procedure = Procedure {
     work: here(oblivious),
 };
 
-/// Counts of a table, at a number of keys.
+/// Returns the work that counts a table at a given number of keys.
 pub(super) const fn here(measure: fn(u64) -> Result<Measured>) -> Work {
     Work::Here {
         quick: 1 << 14,
         full: 1 << 20,
-        // The blocks are in memory.
+        // The blocks are held in memory.
         most: 1 << 24,
         measure,
     }
@@ -116,8 +116,8 @@ pub(super) fn log(base: f64, value: f64) -> f64 {
     value.ln() / base.ln()
 }
 
-/// Counts a table's transfers for growing numbers of keys. `extra` is what its theorem adds to λ
-/// and to log_{M/B} N for an insert.
+/// Counts a table's transfers for growing numbers of keys. `extra` returns the term that the
+/// table's theorem adds to the cost of an insert, from λ and log_{M/B} N.
 fn measure(keys: u64, table: Table, extra: impl Fn(f64, f64) -> f64) -> Result<Measured> {
     ensure!(
         keys >= LEAST,
@@ -161,7 +161,7 @@ fn measure(keys: u64, table: Table, extra: impl Fn(f64, f64) -> f64) -> Result<M
     })
 }
 
-/// The transfers themselves, at the places that the theorem names.
+/// Returns the absolute transfers, at the places that the theorem names.
 fn an_operation_of(table: Table, counted: &Counts) -> Line {
     let (reads, writes) = (counted.insert_reads, counted.insert_writes);
     let places = match table {

@@ -1,4 +1,4 @@
-//! E1, E2 and E8: how fast an index is built.
+//! E1, E2 and E8: the throughput of index construction.
 
 use super::harness::{
     LARGE, LEAST_MEMORY, Records, SMALL, Scratch, at_name, at_number, line, lines, thousands,
@@ -14,7 +14,7 @@ const BUFFER: &str = "buffer";
 const SIZE: &str = "size";
 const BITS: &str = "bits";
 
-/// Records for each part of the memory: 4 GiB of 16.
+/// Ratio of data to memory: 16 GiB to 4 GiB.
 const DATA_TO_MEMORY: u64 = 4;
 
 pub(super) const E1: Procedure = Procedure {
@@ -58,8 +58,8 @@ pub(super) const E2: Procedure = Procedure {
     },
 };
 
-/// How fast an index is built with parts of the records' bytes as memory; with the last part,
-/// beside perfect hashes.
+/// Measures the build with memory for each of these fractions of the data. Also builds perfect
+/// hashes, with the document's ratio of memory, for comparison with the last fraction.
 fn rates(records: Records, count: u64, parts: &[f64]) -> Result<Measured> {
     let bytes = records.bytes(count);
     let (mut sweep, mut bits) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! S13: what the formulas say, and what stores do.
+//! S13: the document's formulas compared with measured stores.
 
 use super::harness::{at_number, line, lines};
 use super::silt::{SET, proportioned, steady};
@@ -11,7 +11,8 @@ const READS: &str = "reads";
 const MEMORY: &str = "memory";
 const STORES: &str = "stores";
 
-/// Hash stores of a set: one to 18 million entries of the document's 25 million, and its example.
+/// Numbers of hash stores in a set: 1 to 11 million entries of the document's 25 million, and the
+/// document's example.
 const SETS: [u64; 5] = [8, 18, 41, SET, 93];
 
 /// The sizes of Figure 2.8, as hash stores of 122,000 entries.
@@ -32,7 +33,7 @@ pub(super) const S13: Procedure = Procedure {
 };
 
 fn measure(count: u64) -> Result<Measured> {
-    // One table and one number of keys for all sets, as the document sweeps them.
+    // All sets use the same table and number of keys, as in the document's sweep.
     let (shape, keys) = proportioned(count, SET)?;
     let (mut found, mut said) = ([const { Vec::new() }; 4], [const { Vec::new() }; 4]);
     for set in SETS {

@@ -1,4 +1,4 @@
-//! Records of a measurement, and lines of its figures.
+//! Records of a measurement, and helpers for lines of figures.
 
 use crate::entry::At;
 use crate::measured::{Line, Measured, Spot, name};
@@ -8,26 +8,26 @@ use anyhow::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The name of the index in its directory.
+/// File name of the index.
 pub(super) const NAME: &str = "index";
 
-/// The least memory that a sort takes.
+/// Minimum memory of a sort, in bytes.
 pub(super) const LEAST_MEMORY: u64 = 8 << 20;
 
-/// Records of a length; the key has 20 bytes, or 8 in the small ones.
+/// Records of a given length. Keys have 20 bytes, or 8 in small records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Records {
     pub(super) key_bytes: u32,
     pub(super) value_bytes: u32,
 }
 
-/// As in most experiments.
+/// The records of most experiments.
 pub(super) const LARGE: Records = Records {
     key_bytes: 20,
     value_bytes: 1000,
 };
 
-/// As in the experiment of small items.
+/// The records of the experiment with small items.
 pub(super) const SMALL: Records = Records {
     key_bytes: 8,
     value_bytes: 8,
@@ -41,12 +41,12 @@ impl Records {
         options
     }
 
-    /// Bytes of a number of records.
+    /// Returns the bytes of `count` records.
     pub(super) fn bytes(self, count: u64) -> u64 {
         count * u64::from(self.key_bytes + self.value_bytes)
     }
 
-    /// The key of a number, and a value for it.
+    /// Returns the key for a number, and a value, in the given buffers.
     pub(super) fn record(self, number: u64, key: &mut Vec<u8>, value: &mut Vec<u8>) {
         key.clear();
         key.extend(number.to_le_bytes());
@@ -56,7 +56,7 @@ impl Records {
         value.resize(self.value_bytes as usize, 0xaa);
     }
 
-    /// Calls with each of some records.
+    /// Calls a function with each record of a range.
     pub(super) fn each(
         self,
         numbers: std::ops::Range<u64>,
@@ -70,7 +70,7 @@ impl Records {
         Ok(())
     }
 
-    /// Builds an index of the first `count` numbers; how long that took.
+    /// Builds an index of the first `count` numbers. Returns the time.
     pub(super) fn build(self, scratch: &Scratch, count: u64, options: Options) -> Result<Duration> {
         let started = Instant::now();
         let mut builder = Builder::new(Arc::clone(&scratch.directory) as _, NAME, options)?;
@@ -80,12 +80,12 @@ impl Records {
     }
 }
 
-/// Thousands a second.
+/// Returns thousands per second.
 pub(super) fn thousands(count: u64, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64() / 1000.0
 }
 
-/// A line of a measure: its name before the colon is the measure's.
+/// Returns a line whose name starts with the measure and a separator.
 pub(super) fn line(measure: &str, whose: &str, points: Vec<(At, f64)>) -> Line {
     Line {
         name: format!("{measure}: {whose}"),
@@ -93,17 +93,17 @@ pub(super) fn line(measure: &str, whose: &str, points: Vec<(At, f64)>) -> Line {
     }
 }
 
-/// A figure at a name.
+/// Returns a figure at a category.
 pub(super) fn at_name(place: &'static str, value: f64) -> (At, f64) {
     (name(place), value)
 }
 
-/// A figure at a number.
+/// Returns a figure at a number.
 pub(super) fn at_number(number: f64, value: f64) -> (At, f64) {
     (At::Number(number), value)
 }
 
-/// The lines of one measure.
+/// Returns the lines of one measure.
 pub(super) fn lines(measured: &Measured, measure: &str) -> Vec<Line> {
     let of = |line: &Line| {
         let whose = line.name.strip_prefix(measure)?.strip_prefix(": ")?;

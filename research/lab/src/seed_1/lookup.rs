@@ -1,4 +1,4 @@
-//! E5: looking keys up by many threads.
+//! E5: lookups by many threads.
 
 use super::harness::{LARGE, NAME, Scratch, at_name, line, lines, thousands};
 use super::perfect::{self, Perfect};
@@ -50,7 +50,7 @@ fn measure(count: u64) -> Result<Measured> {
     })
 }
 
-/// Looks random keys up by all threads; how long that took.
+/// Looks up random keys with all threads. Returns the time.
 fn timed(lookups: u64, count: u64, get: impl Fn(&[u8], &[u8]) -> Result<()> + Sync) -> Result<Duration> {
     let started = Instant::now();
     std::thread::scope(|scope| {
@@ -79,7 +79,7 @@ fn timed(lookups: u64, count: u64, get: impl Fn(&[u8], &[u8]) -> Result<()> + Sy
 }
 
 impl Perfect {
-    /// Reads a key's record, and compares it.
+    /// Reads the record of a key and compares it with the expected value.
     fn verify(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let index = PerfectIndex::open(HASH_BYTES as u32, &self.index)?;
         let place = index.lookup(&hash_of(0, key))?.context("a key without a place")?;

@@ -1,4 +1,4 @@
-//! S6, S7 and S14: memory for each entry, and reads of a lookup.
+//! S6, S7 and S14: memory per entry, and reads per lookup.
 
 use super::harness::{at_name, line, lines};
 use super::ours::{self, Ours};
@@ -111,7 +111,8 @@ fn memory(count: u64) -> Result<Measured> {
     })
 }
 
-/// The memory of stores that merge never, at each log, and as the document's do.
+/// Memory of stores that never merge, that merge after each log, and that merge as the document's
+/// do.
 fn without(count: u64) -> Result<Measured> {
     let (shape, keys) = proportioned(count, SET)?;
     let filled = |set: u64| -> Result<Silt> {
@@ -120,7 +121,7 @@ fn without(count: u64) -> Result<Measured> {
         Ok(silt)
     };
     let hash = filled(u64::MAX)?;
-    // A table for each log that would be kept, at the load that it had when it was full.
+    // One table for each log that would remain, with the load of a full table.
     let slots = f64::from(shape.slots());
     let load = hash.counted.loads / hash.counted.tables as f64;
     let log = 6.0 * keys as f64 / load;
@@ -128,7 +129,7 @@ fn without(count: u64) -> Result<Measured> {
     sorted.freeze()?;
     let all = {
         let mut silt = filled(SET)?;
-        // On average half a set of hash stores is there.
+        // On average, half a set of hash stores exists.
         while silt.hash_stores() < SET / 2 {
             silt.freeze()?;
         }

@@ -22,7 +22,7 @@ mod writes;
 
 use super::entry::Procedure;
 
-/// All of them.
+/// All procedures of this document.
 pub(super) fn procedures() -> impl Iterator<Item = &'static Procedure> {
     OF_STORES_AND_TRIES
         .into_iter()
@@ -30,7 +30,7 @@ pub(super) fn procedures() -> impl Iterator<Item = &'static Procedure> {
         .chain(mica::PROCEDURES)
 }
 
-/// Those of chapters 2 and 3.
+/// The procedures of chapters 2 and 3.
 const OF_STORES_AND_TRIES: [&Procedure; 23] = [
     &server::S1,
     &server::S2,

@@ -1,5 +1,5 @@
-//! Our hashed keyspaces on a device, as a program uses them: what they keep in memory, read and
-//! write, by the store's own counters.
+//! Our hashed keyspaces on a device, used through the public API: memory, reads and writes
+//! according to the store's counters.
 
 use super::harness::Scratch;
 use alluvium::{
@@ -8,41 +8,41 @@ use alluvium::{
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 
-/// Bytes of a key and of its value: the document's small entries.
+/// Bytes of a key and of its value; the document's small entries.
 const KEY: usize = 20;
 const VALUE: usize = 44;
 pub(super) const RECORD: u64 = (KEY + VALUE) as u64;
 
-/// Bytes of data for each of memory, and the least memory of a store.
+/// Ratio of data to memory, and minimum memory of a store.
 const DATA_TO_MEMORY: u64 = 16;
 const LEAST_MEMORY: u64 = 16 << 20;
 
-/// Writes of one commit.
+/// Number of writes per commit.
 const BATCH: u64 = 1000;
 
-/// Parts of the updates, after each of which memory is looked at.
+/// Number of intervals into which the updates are divided. Memory is sampled after each.
 const PARTS: u64 = 20;
 
-/// What was measured.
+/// The measurements of one store.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ours {
-    /// Bytes of memory for each key: on average and at most while it is updated, and at rest.
+    /// Bytes of memory per key: average and maximum during updates, and at rest.
     pub(super) memory_bytes: f64,
     pub(super) most_memory_bytes: f64,
     pub(super) rest_memory_bytes: f64,
     /// Bytes written for each byte of updates, the log included.
     pub(super) write_amplification: f64,
-    /// Pages that a lookup asks for, at rest and with hash stores.
+    /// Pages requested by a lookup: hits and misses at rest, and hits with hash stores present.
     pub(super) hit_pages: f64,
     pub(super) miss_pages: f64,
     pub(super) busy_hit_pages: f64,
-    /// Lookups a second at rest, and how many lookups were made.
+    /// Number of lookups at rest and their total time, for hits and for misses.
     pub(super) hits: (u64, Duration),
     pub(super) misses: (u64, Duration),
-    /// How long the load took, and with all that merges did for it.
+    /// Duration of the load, without and with its merges.
     pub(super) load: Duration,
     pub(super) load_and_merges: Duration,
-    /// Hash stores after the updates.
+    /// Number of hash stores after the updates.
     pub(super) hash_stores: u64,
 }
 
@@ -65,7 +65,7 @@ fn put(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Resu
     Ok(db.write(&batch)?)
 }
 
-/// Looks keys up; the pages that each asked for, and how long all took.
+/// Looks up keys. Returns the average pages requested by a lookup, and the total time.
 fn look(
     db: &Db,
     keyspace: &Keyspace,
@@ -86,11 +86,11 @@ fn look(
     Ok((pages, (count, took)))
 }
 
-/// Loads records, updates as many at random, and looks keys up.
+/// Loads records, performs as many random updates, and looks up keys.
 pub(super) fn measure(records: u64, index: HashedOptions) -> Result<Ours> {
     let scratch = Scratch::new()?;
     let memory = (records * RECORD / DATA_TO_MEMORY).max(LEAST_MEMORY);
-    // Pages are counted: a record in memory would ask for none.
+    // Pages are counted; a record in the record cache would request none.
     let options = Options::new().memory(memory).record_memory(0);
     let db = options.open(scratch.path().join("store"))?;
     let options = KeyspaceOptions::new().structure(Structure::Hashed(index));

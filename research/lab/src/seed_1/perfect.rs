@@ -1,4 +1,4 @@
-//! External perfect hashing over sorted records, to be measured against.
+//! External perfect hashing over sorted records, as a baseline.
 
 use super::harness::{Records, Scratch};
 use alluvium_device::{Batch, Buffer, Device, Directory, FileOptions};
@@ -10,24 +10,24 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How much is written at once, in bytes.
+/// Bytes per write.
 const AT_ONCE: usize = 1 << 20;
 
-/// A file of records in the order of their places, and the function that leads to them.
+/// A file of records, ordered by the places that the hash function returns, and the function.
 pub(super) struct Perfect {
     pub(super) index: Vec<u8>,
     pub(super) device: Arc<dyn Device>,
     pub(super) took: Duration,
 }
 
-/// Records of the bucket that is being filled, and the file's bytes that wait to be written.
+/// Records of the current bucket, and bytes that are not yet written to the file.
 struct Waiting {
     bucket: Vec<Vec<u8>>,
     out: Vec<u8>,
 }
 
-/// Sorts records by hash, finds a function for each bucket, and writes its records in the order
-/// that the function gives.
+/// Sorts records by hash, computes a function for each bucket, and writes the bucket's records in
+/// the order of the function.
 pub(super) fn build(records: Records, scratch: &Scratch, count: u64, memory: u64) -> Result<Perfect> {
     let started = Instant::now();
     let options = records.options(alluvium_hashes::index::Kind::Dense, memory);
@@ -58,7 +58,7 @@ pub(super) fn build(records: Records, scratch: &Scratch, count: u64, memory: u64
     });
     let mut builder = Builder::new(HASH_BYTES as u32, buckets(count), |_, places: &[u8]| {
         let Waiting { bucket, out } = &mut *waiting.borrow_mut();
-        // The record that was just pushed opens the next bucket.
+        // The record that was just pushed belongs to the next bucket.
         let mut order: Vec<usize> = (0..places.len()).collect();
         order.sort_unstable_by_key(|&at| places[at]);
         for at in order {
@@ -89,7 +89,7 @@ pub(super) fn build(records: Records, scratch: &Scratch, count: u64, memory: u64
     })
 }
 
-/// Writes the first bytes of what waits. Returns where the next ones go.
+/// Writes the first bytes of the buffer. Returns the offset of the next write.
 fn write(device: &dyn Device, offset: u64, out: &mut Vec<u8>, bytes: usize) -> Result<u64> {
     if bytes == 0 {
         return Ok(offset);

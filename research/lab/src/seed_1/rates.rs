@@ -1,4 +1,4 @@
-//! S9 to S12: how fast indexes are, and how fast stores are written, converted, merged and read.
+//! S9 to S12: the speed of indexes, and of a store's writes, conversions, merges and reads.
 
 use super::harness::{at_name, at_number, line, lines, thousands};
 use super::ours::{self, RECORD};
@@ -20,9 +20,9 @@ const RATE: &str = "rate";
 const LOAD: &str = "load";
 const COMBINED: &str = "combined";
 
-/// The most lookups that are timed.
+/// Maximum number of timed lookups.
 const LOOKUPS: u64 = 10_000_000;
-/// Filters of the combined index, and how many tables are filled for their load.
+/// Number of filters in the combined index, and of tables filled to measure their load.
 const FILTERS: usize = 32;
 const TABLES: u64 = 20;
 
@@ -75,7 +75,7 @@ pub(super) const S12: Procedure = Procedure {
     },
 };
 
-/// The document's table.
+/// Returns the shape of the document's table.
 fn shape() -> Result<Shape> {
     Ok(Shape::alternate(TAG_BITS)?)
 }
@@ -84,7 +84,7 @@ fn hash_of(number: u64) -> u64 {
     hash(7, &number.to_le_bytes())
 }
 
-/// Fills tables one after the other, and returns them.
+/// Fills tables one after the other and returns them.
 fn tables(keys: u64, shape: Shape) -> Vec<Table> {
     let mut tables = vec![Table::new(shape, 1)];
     for number in 0..keys {
@@ -105,13 +105,13 @@ fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
     (made, started.elapsed())
 }
 
-/// A trie of keys, and how long it took to build.
+/// Builds a trie. Returns the hashes, the encoded trie and the build time.
 fn trie(keys: u64, codes: &Codes) -> Result<(Vec<u64>, Vec<u8>, Duration)> {
     let mut hashes: Vec<u64> = (0..keys).map(hash_of).collect();
     hashes.sort_unstable();
     hashes.dedup();
     let (bytes, took) = timed(|| -> Result<Vec<u8>> {
-        // Buckets of 64 keys, as the document's second chapter has them.
+        // Buckets of 64 keys, as in the document's second chapter.
         let shape = TrieShape {
             keys_per_bucket: 64,
             ..TrieShape::new(8)
@@ -171,7 +171,7 @@ fn indexes(keys: u64) -> Result<Measured> {
     })
 }
 
-/// How full a table is when an insert fails first.
+/// Returns the load of a table at its first failed insert.
 fn first_failure(shape: Shape, seed: u64) -> f64 {
     let mut table = Table::new(shape, seed);
     let mut random = fastrand::Rng::with_seed(seed);
@@ -179,7 +179,7 @@ fn first_failure(shape: Shape, seed: u64) -> f64 {
     table.load()
 }
 
-/// Thousands of lookups a second of the leaf of a hash, of leaves of 60 records.
+/// Returns thousands of lookups per second that map a hash to its leaf, for leaves of 60 records.
 fn leaf_rate(hashes: &[u64], lookups: u64) -> Result<f64> {
     const LEAF: u32 = 4096;
     const RECORDS: usize = 60;
@@ -215,7 +215,7 @@ fn combined(keys: u64) -> Result<Measured> {
         .map(|number| {
             let mut log = LogIndex::new(shape, number);
             let is_key = |_| Ok::<_, Infallible>(false);
-            // Full to the load at which the first insert fails, about.
+            // Fill to about the load at which the first insert fails.
             for key in 0..u64::from(shape.slots()) * 93 / 100 {
                 let key = HashedKey::of(number, &key.to_le_bytes());
                 let Ok(_) = log.put(key, 0, is_key);
@@ -244,7 +244,7 @@ fn combined(keys: u64) -> Result<Measured> {
 
 fn construction(keys: u64) -> Result<Measured> {
     let (shape, count) = proportioned(keys, SET)?;
-    // Half of a set is merged at once where there is no sorted store yet, as in the document.
+    // Half of a set is merged at once into an empty sorted store, as in the document.
     let mut silt = Silt::new(shape, u64::MAX);
     let (put, took) = timed(|| (0..count).try_for_each(|key| silt.put(key)));
     put?;

@@ -1,4 +1,4 @@
-//! S1 to S5 and S8: a store in hashed keyspaces beside what its device can do.
+//! S1 to S5 and S8: a store with hashed keyspaces, compared with the raw performance of its device.
 
 use crate::entry::{Engines, Procedure, Work};
 use crate::measured::{Line, Measured, name, thousands_per_s};
@@ -7,7 +7,7 @@ use alluvium_bench::engine::EngineOption;
 use alluvium_bench::run::Row;
 use anyhow::Result;
 
-/// Keys of 20 and values of 1,000 bytes, more than there is memory for.
+/// Keys of 20 and values of 1,000 bytes; the data exceeds the memory.
 const QUICK: Scale = Scale {
     records: 200_000,
     value_bytes: 1000,
@@ -18,7 +18,7 @@ const QUICK: Scale = Scale {
     settle_ms: 5000,
 };
 
-/// A fifth of the document's 100 million of 1 KiB.
+/// A fifth of the document's 100 million records of 1 KiB.
 const FULL: Scale = Scale {
     records: 20_000_000,
     cap: 512 << 20,
@@ -33,7 +33,7 @@ const MIXED: &str = "nine reads to a write";
 const WRITES: &str = "writes alone";
 const HALF: &str = "reads and writes";
 
-/// Does phases on a hashed keyspace.
+/// Returns a step with these phases on a hashed keyspace.
 fn step(base: &Base, place: &'static str, value_bytes: usize, phases: &[&str]) -> Result<Vec<Step>> {
     let mut step = base.step(name(place), phases)?;
     step.job.value_bytes = value_bytes;
@@ -45,23 +45,23 @@ fn step(base: &Base, place: &'static str, value_bytes: usize, phases: &[&str]) -
     Ok(vec![step])
 }
 
-/// Thousands of requests of a phase a second.
+/// Returns the throughput of a phase in thousand requests per second.
 fn rate(measured: &Measured, phase: &str) -> Vec<Line> {
     measured.by_step(|of| thousands_per_s(of.phase(phase)?))
 }
 
-/// Reads of the device for each request of a phase.
+/// Returns the device reads per request of a phase.
 fn reads(measured: &Measured, phase: &str) -> Vec<Line> {
     let each = |row: &Row| (row.operations > 0).then(|| row.device_reads as f64 / row.operations as f64);
     measured.by_step(|of| each(of.phase(phase)?))
 }
 
-/// The median latency of the requests of a phase, in microseconds.
+/// Returns the median latency of a phase, in microseconds.
 fn median_us(measured: &Measured, phase: &str) -> Vec<Line> {
     measured.by_step(|of| Some(of.phase(phase)?.latency.p50_us))
 }
 
-/// The requests of the worst tenth of a phase, in percent of what a tenth has on average.
+/// Returns the throughput in the slowest tenth of a phase, in percent of the average.
 fn worst_tenth(measured: &Measured, phase: &str) -> Vec<Line> {
     let worst = |row: &Row| {
         let each = (row.series.len() / 10).max(1);

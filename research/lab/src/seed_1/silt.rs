@@ -1,5 +1,5 @@
-//! SILT as its document has it: log store, hash stores and sorted store, with real indexes over
-//! keys in memory. What it would write and read is counted in entries.
+//! SILT as the document describes it: log store, hash stores and sorted store, with real indexes
+//! over in-memory keys. Reads and writes are counted in entries instead of performed.
 
 use alluvium_filters::trie::{Builder, Codes, Index, Shape as TrieShape};
 use alluvium_model::silt::{Costs, Silt as Model};
@@ -13,16 +13,16 @@ use std::mem::{replace, take};
 use std::time::{Duration, Instant};
 
 const SEED: u64 = 77;
-/// How full a table gets, for choosing sizes.
+/// Assumed load of a full table, for the choice of sizes.
 const FULL: f64 = 0.93;
-/// Hash stores of a full set: twice the document's average.
+/// Number of hash stores in a full set, twice the document's average.
 pub(super) const SET: u64 = 62;
-/// Keys for each entry of a set: 25 million to 7.5 million.
+/// Ratio of keys to the entries of a set: 25 million to 7.5 million.
 const KEYS_TO_SET: f64 = 25.0 / 7.5;
 pub(super) const TAG_BITS: u32 = 15;
 
-/// The table of a set of hash stores for about `keys` keys, and how many keys keep the document's
-/// proportions.
+/// Returns the table for a set of hash stores with about `keys` keys, and the number of keys that
+/// keeps the document's proportions.
 pub(super) fn proportioned(keys: u64, set: u64) -> Result<(Shape, u64)> {
     let entries = keys as f64 / KEYS_TO_SET / set as f64;
     let buckets = (entries / FULL / 4.0).max(2.0).log2().floor() as u32;
@@ -31,22 +31,22 @@ pub(super) fn proportioned(keys: u64, set: u64) -> Result<(Shape, u64)> {
     Ok((shape, (merged * KEYS_TO_SET) as u64))
 }
 
-/// What was counted, in entries.
+/// Counters, in entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     pub(super) puts: u64,
-    /// Slots of hash stores, and entries of sorted stores, that were written.
+    /// Written slots of hash stores, and written entries of sorted stores.
     pub(super) slots: u64,
     pub(super) merged: u64,
-    /// Log records and slots that lookups read.
+    /// Log records and slots read by lookups.
     pub(super) reads: u64,
-    /// Loads of tables when they were full, added up, and how many there were.
+    /// Sum of the loads of full tables, and the number of these tables.
     pub(super) loads: f64,
     pub(super) tables: u64,
-    /// How long it took to convert and to merge.
+    /// Time of conversions, and of merges.
     pub(super) converting: Duration,
     pub(super) merging: Duration,
-    /// Entries that merges have read.
+    /// Entries read by merges.
     pub(super) taken: u64,
 }
 
@@ -67,15 +67,15 @@ struct Sorted {
     index: Vec<u8>,
 }
 
-/// The composed store.
+/// The store, composed of the three kinds.
 pub(super) struct Silt {
     shape: Shape,
     codes: Codes,
     log: Log,
-    /// The newest last.
+    /// Ordered from oldest to newest.
     hashes: Vec<HashStore>,
     sorted: Sorted,
-    /// With this number of hash stores, they are merged.
+    /// Number of hash stores that triggers a merge.
     set: u64,
     numbers: u64,
     pub(super) counted: Counted,
@@ -110,7 +110,7 @@ impl Silt {
         }
     }
 
-    /// Writes a key.
+    /// Inserts or updates a key.
     pub(super) fn put(&mut self, key: u64) -> Result<()> {
         self.counted.puts += 1;
         loop {
@@ -127,7 +127,7 @@ impl Silt {
         }
     }
 
-    /// Turns the log into a hash store, and merges when there are enough.
+    /// Converts the log to a hash store, and merges if there are enough hash stores.
     pub(super) fn freeze(&mut self) -> Result<()> {
         self.numbers += 1;
         let log = Log {
@@ -183,7 +183,7 @@ impl Silt {
         Ok(())
     }
 
-    /// Looks a key up; whether it is there.
+    /// Returns whether a key is present, and counts the reads of the lookup.
     pub(super) fn get(&mut self, key: u64) -> Result<bool> {
         let hashed = hashed(key);
         let (log, reads) = (&self.log, &mut self.counted.reads);
@@ -213,44 +213,45 @@ impl Silt {
         Ok(self.sorted.keys[item as usize] == key)
     }
 
-    /// Returns the memory of the indexes, in bytes.
+    /// Returns the memory of the indexes in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let filters: usize = self.hashes.iter().map(|store| store.filter.len()).sum();
         (self.log.index.bytes() + filters + self.sorted.index.len()) as u64
     }
 
-    /// Returns how many hash stores there are.
+    /// Returns the number of hash stores.
     pub(super) fn hash_stores(&self) -> u64 {
         self.hashes.len() as u64
     }
 }
 
-/// What a store in its steady state costs, measured over whole sets of hash stores.
+/// Costs of a store in its steady state, averaged over whole sets of hash stores.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steady {
     pub(super) write_amplification: f64,
-    /// On average, and at most.
+    /// Bytes of index memory per key: average and maximum.
     pub(super) memory_bytes: f64,
     pub(super) most_memory_bytes: f64,
-    /// Hash stores, on average.
+    /// Average number of hash stores.
     pub(super) hash_stores: f64,
-    /// Reads of a lookup that asks all stores.
+    /// Average reads of a lookup that queries all stores.
     pub(super) reads: f64,
     pub(super) keys: u64,
     pub(super) merged: f64,
 }
 
-/// Lookups that are counted after each hash store.
+/// Number of counted lookups after each hash store.
 const LOOKUPS: u64 = 500;
 
-/// Fills a store with keys, and updates it at random for two sets of hash stores.
+/// Fills a store with keys, and applies random updates until two sets of hash stores have been
+/// written.
 pub(super) fn steady(keys: u64, shape: Shape, set: u64) -> Result<Steady> {
     let mut silt = Silt::new(shape, set);
     for key in 0..keys {
         silt.put(key)?;
     }
     let mut random = fastrand::Rng::with_seed(3);
-    // From one merge to the next but one.
+    // Start right after a merge, and measure until two more sets are complete.
     silt.freeze()?;
     while silt.hash_stores() > 0 {
         silt.put(random.u64(..keys))?;
@@ -269,7 +270,7 @@ pub(super) fn steady(keys: u64, shape: Shape, set: u64) -> Result<Steady> {
         (memory, most, samples) = (memory + bytes, most.max(bytes), samples + 1);
         stores += silt.hash_stores() as f64;
         let counted = silt.counted.reads;
-        // Keys that were never written ask every store, and read what one in the sorted store does.
+        // Absent keys query every store. Their read from the sorted store costs the same as a hit.
         for absent in 0..LOOKUPS {
             ensure!(!silt.get(keys + absent + lookups)?, "a key that was not written");
         }
@@ -292,8 +293,8 @@ pub(super) fn steady(keys: u64, shape: Shape, set: u64) -> Result<Steady> {
 }
 
 impl Steady {
-    /// Returns what the document's formulas say, (2.4) to (2.7), where a table has any number of
-    /// buckets: those of the document have 2^15.
+    /// Evaluates the document's formulas (2.4) to (2.7) for tables with any number of buckets; the
+    /// document's have 2^15.
     pub(super) fn formula(&self, shape: Shape) -> Result<Costs> {
         let model = Model {
             keys: self.keys as f64,
@@ -335,7 +336,7 @@ mod tests {
         near(steady.write_amplification, formula.write_amplification, 0.05);
         near(steady.hash_stores, formula.hash_stores, 0.08);
         near(steady.reads - 1.0, formula.read_amplification - 1.0, 0.25);
-        // The trie takes less than the 0.4 bytes of the formula, filters a header more.
+        // The trie needs less than the formula's 0.4 bytes; filters also have a header.
         near(steady.memory_bytes, formula.memory_bytes, 0.2);
         assert!(steady.most_memory_bytes > steady.memory_bytes);
     }

@@ -1,4 +1,4 @@
-//! E3, E6, E7 and E9: how many bits tries take, and how long a lookup in them.
+//! E3, E6, E7 and E9: bits per key of tries, and the time of a lookup in them.
 
 use super::harness::{at_name, at_number, line, lines};
 use crate::entry::{Procedure, Work};
@@ -18,9 +18,9 @@ const TRIE: &str = "trie";
 const SPARSE: &str = "sparse";
 const ITEMS: &str = "items";
 
-/// Lookups that are timed.
+/// Number of timed lookups.
 const LOOKUPS: u64 = 200_000;
-/// Bits of 4 GiB.
+/// Number of bits in 4 GiB.
 const MEMORY_BITS: f64 = (4u64 << 33) as f64;
 
 pub(super) const E3: Procedure = Procedure {
@@ -84,7 +84,7 @@ pub(super) const E9: Procedure = Procedure {
     },
 };
 
-/// Hashes of numbers, in order.
+/// Returns the hashes of the numbers below `keys`, in order.
 fn sorted(keys: u64) -> Vec<u64> {
     let mut hashes: Vec<u64> = (0..keys).map(|number| hash(1, &number.to_le_bytes())).collect();
     hashes.sort_unstable();
@@ -92,7 +92,7 @@ fn sorted(keys: u64) -> Vec<u64> {
     hashes
 }
 
-/// The bytes of an index of tries, and how many keys it has.
+/// Returns the encoded tries of an index, and the number of keys.
 fn tries(hashes: &[u64], hmax: u32, keys_per_bucket: u32) -> Result<(Vec<u8>, u64)> {
     let codes = Codes::new(hmax);
     let shape = Shape {
@@ -157,7 +157,7 @@ fn trade(keys: u64) -> Result<Measured> {
     })
 }
 
-/// How long a lookup takes, in microseconds.
+/// Returns the time of a lookup in microseconds.
 fn lookup_us(codes: &Codes, bytes: &[u8], hashes: &[u64]) -> Result<f64> {
     let index = Index::open(codes, 8, bytes)?;
     let mut random = fastrand::Rng::with_seed(7);
@@ -206,7 +206,7 @@ mod tests {
                 );
             }
         }
-        // The exact recursion over the codes, for 16 keys of a bucket and for 256.
+        // The exact recursion over the codes, for 16 and for 256 keys in a bucket.
         let points = &lines(&measured, BY_BUCKET)[1].points;
         for (at, bits) in [
             (0, 4.13),

@@ -1,4 +1,4 @@
-//! E4: updating an index by batches, instead of building it again.
+//! E4: updates of an index in batches, compared with a rebuild.
 
 use super::harness::{LARGE, NAME, Scratch, at_number, line, lines};
 use crate::entry::{Procedure, Work};

@@ -76,7 +76,7 @@ fn by_pins(keys: u64) -> Result<Measured> {
             ("optimistic", PinPolicy::Optimistic),
             ("swizzled", PinPolicy::Swizzled),
         ] {
-            // Twice the pairs: nodes are not full.
+            // Twice the size of the pairs, because nodes are not full.
             let pages = Pages::File {
                 memory_bytes: usize::try_from(keys * 400)?.max(16 << 20),
                 policy: alluvium_trees::paged::buffer::QueuePolicy::Quarter,
@@ -105,7 +105,7 @@ fn beside_bplus(page_bytes: usize, keys: u64) -> Result<Measured> {
     ] {
         let mut rates = Vec::new();
         for (tree, sort) in [("Bε-tree", Sort::Separate), ("B⁺-tree", Sort::Bplus)] {
-            // In memory it is a pool, too, with space for everything.
+            // In-memory trees use a buffer pool, too, large enough for all pages.
             let pages = match pages {
                 Pages::Memory => Pages::File {
                     memory_bytes: usize::try_from(keys * 400)?.max(16 << 20),

@@ -1,4 +1,4 @@
-//! Trees in pages, the thesis's five workloads, and figures by name.
+//! Paged trees, the thesis's five workloads, and figures by name.
 
 use crate::entry::At;
 use crate::measured::{Line, Measured, Spot};
@@ -19,31 +19,31 @@ use std::time::{Duration, Instant};
 /// Bytes of a key and of a value.
 pub(super) const KEY: usize = 8;
 pub(super) const VALUE: usize = 100;
-/// Bytes of a page of the thesis.
+/// Bytes of a page in the thesis.
 pub(super) const PAGE: usize = 16 << 10;
-/// ε that the thesis chose, in hundredths.
+/// The value of ε that the thesis chose, in percent.
 pub(super) const CHOSEN: u32 = 80;
-/// The longest that a workload runs: what was done until then is measured.
+/// Time limit of a workload; a workload that reaches it is measured up to there.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The fewest pages of memory that a pool has here.
+/// Minimum pages of memory for a buffer pool.
 const LEAST_PAGES: usize = 48;
 
-/// Which tree.
+/// The kind of tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// The Bε-tree, its root without buffer.
+    /// The Bε-tree whose root has no buffer.
     Separate,
-    /// The Bε-tree with a buffer in its root.
+    /// The Bε-tree whose root has a buffer.
     NoRoot,
     Bplus,
 }
 
-/// Where the pages of a tree are.
+/// The storage of a tree's pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pages {
-    /// In memory, without a table: the thesis's optimal buffer.
+    /// In memory without a page table: the thesis's optimal buffer.
     Memory,
-    /// In a file.
+    /// In a file, with a buffer pool.
     File {
         memory_bytes: usize,
         policy: QueuePolicy,
@@ -52,7 +52,7 @@ pub(super) enum Pages {
 }
 
 impl Pages {
-    /// Those in a file, with memory for a part of as many pairs.
+    /// Stores pages in a file, with memory for one `part`-th of the pairs.
     pub(super) fn file(pairs: u64, part: u64, pins: PinPolicy) -> Pages {
         let bytes = pairs * (KEY + VALUE) as u64 / part;
         Pages::File {
@@ -63,7 +63,7 @@ impl Pages {
     }
 }
 
-/// What is built.
+/// The configuration of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) sort: Sort,
@@ -73,7 +73,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A tree in memory, as the thesis has it.
+    /// Returns a configuration in memory, as in the thesis.
     pub(super) fn in_memory(sort: Sort, epsilon_percent: u32) -> Plan {
         Plan {
             sort,
@@ -84,10 +84,10 @@ impl Plan {
     }
 }
 
-/// A buffer that tells how many pages its tree has.
+/// A page buffer that reports the number of pages of its tree.
 trait Buffer: PageBuffer {
     fn used(&self) -> u64;
-    /// Pages that were read and written.
+    /// Returns the number of pages read and written.
     fn moved(&self) -> u64;
 }
 
@@ -111,7 +111,7 @@ impl Buffer for Pool {
     }
 }
 
-/// What is asked of each tree here.
+/// The operations that each tree must support here.
 trait Tree: Sync {
     fn insert(&self, key: &[u8], value: &[u8]) -> PagedResult<()>;
     fn update(&self, key: &[u8], value: &[u8]) -> PagedResult<()>;
@@ -149,10 +149,10 @@ macro_rules! tree {
 tree!(BepsTree);
 tree!(BplusTree);
 
-/// A tree that is measured.
+/// A tree under measurement.
 pub(super) struct Subject {
     tree: Box<dyn Tree>,
-    /// Dropped behind the tree.
+    /// Declared last so that it is dropped after the tree.
     _scratch: Option<Scratch>,
 }
 
@@ -208,22 +208,22 @@ impl Subject {
         })
     }
 
-    /// Levels of the tree, 1 for a leaf alone.
+    /// Returns the levels of the tree; 1 for a single leaf.
     pub(super) fn height(&self) -> Result<f64> {
         Ok(f64::from(self.tree.height()?))
     }
 
-    /// Pages of the tree.
+    /// Returns the number of pages of the tree.
     pub(super) fn pages(&self) -> f64 {
         self.tree.used() as f64
     }
 
-    /// Pages that were read and written.
+    /// Returns the number of pages read and written.
     pub(super) fn moved(&self) -> f64 {
         self.tree.moved() as f64
     }
 
-    /// Does a workload's operations by a number of threads; thousands a second.
+    /// Runs a workload with several threads. Returns thousands of operations per second.
     pub(super) fn run(&self, work: Workload, draw: &Draw, operations: u64, threads: u64) -> Result<f64> {
         ensure!(
             operations >= threads && threads > 0,
@@ -289,17 +289,17 @@ impl Subject {
 pub(super) enum Workload {
     /// Inserts into an empty tree.
     Load,
-    /// Inserts after as many.
+    /// Inserts into a tree that has received as many inserts before.
     Inserts,
     Reads,
-    /// Reads, and an insert in twenty operations.
+    /// Reads with 5 % inserts.
     FewInserts,
-    /// Reads, and an update in two operations.
+    /// Reads with 50 % updates.
     Updates,
 }
 
 impl Workload {
-    /// How many of a hundred operations are inserts, and how many updates.
+    /// Returns the percentages of inserts and updates.
     fn shares(self) -> (u8, u8) {
         match self {
             Workload::Load | Workload::Inserts => (100, 0),
@@ -321,7 +321,7 @@ pub(super) enum Draw {
 }
 
 impl Draw {
-    /// By Zipf's law, as in most experiments of the thesis.
+    /// Draws from a Zipf distribution, as in most experiments of the thesis.
     pub(super) fn zipf(keys: u64) -> Draw {
         Draw::Zipf(Zipf::new(keys))
     }
@@ -335,12 +335,12 @@ impl Draw {
     }
 }
 
-/// Figures by their line's name, in the order in which they come.
+/// Figures by the names of their lines, in order of insertion.
 #[derive(Default)]
 pub(super) struct Lines(Vec<Line>);
 
 impl Lines {
-    /// Adds a figure to a measure's line.
+    /// Adds a figure to a line of a measure.
     pub(super) fn add(&mut self, measure: &str, line: &str, at: At, value: f64) {
         let name = format!("{measure}, {line}");
         let spot = Spot { at, value };

@@ -1,4 +1,4 @@
-//! E1 and E2: how ε divides a node.
+//! E1 and E2: the division of a node by ε.
 
 use super::harness::{CHOSEN, Draw, KEY, Lines, PAGE, Plan, Sort, Subject, VALUE, Workload};
 use crate::entry::{At, Procedure, Work};
@@ -11,7 +11,7 @@ const PIVOTS: &str = "pivots";
 const MESSAGES: &str = "messages";
 const INSERTS: &str = "inserts";
 
-/// Bytes of a node, a pivot and a message of the thesis, whose messages have 128 bytes.
+/// Bytes of a node, a pivot and a message in the thesis.
 const THESIS: (usize, usize, usize) = (16_180, 16, 128);
 
 pub(super) const E1: Procedure = Procedure {
@@ -39,15 +39,15 @@ pub(super) const E2: Procedure = Procedure {
     },
 };
 
-/// ε in hundredths where the document's curves have their bends.
+/// Values of ε in percent at which the document's curves bend.
 pub(super) const EPSILONS: [u32; 15] = [0, 30, 35, 36, 40, 50, 60, 65, 70, 75, CHOSEN, 90, 95, 98, 100];
 
-/// A place on the axis of ε.
+/// Returns the place of a value of ε on the axis.
 pub(super) fn place(epsilon_percent: u32) -> At {
     At::Number(f64::from(epsilon_percent) / 100.0)
 }
 
-/// Returns pivots and messages of our nodes.
+/// Returns the numbers of pivots and messages in our nodes.
 fn ours(epsilon_percent: u32) -> Result<(usize, usize)> {
     let sizes = TreeSizes {
         key_limit: KEY,

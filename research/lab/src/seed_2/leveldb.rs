@@ -1,4 +1,4 @@
-//! K1 and K8: a store whose keyspace is kept in such pages beside LevelDB, and with two threads.
+//! K1 and K8: a store with a paged keyspace compared with LevelDB, and with two threads.
 
 use super::stores::{FULL, QUICK, STRUCTURES, load, mixed, steps, structured};
 use crate::entry::{Engines, Procedure, Work};
@@ -58,7 +58,7 @@ fn reads(measured: &Measured) -> Vec<Line> {
     measured.by_step(|of| thousands_per_s(of.phase("c")?))
 }
 
-/// The most resident memory of all phases, for a byte that was loaded.
+/// Returns the maximum resident memory over all phases, per loaded byte.
 fn resident(measured: &Measured) -> Vec<Line> {
     measured.by_step(|of| {
         let written = of.phase("load")?.user_written_bytes;

@@ -1,9 +1,9 @@
 //! Experiments of Rotte's thesis (2022): a Bε-tree over a page buffer.
 //!
-//! Names: E1 to E10 are what section 6.2 says of ε, T1 to T9 what section 6.3 says of the Bε-tree
-//! beside a B⁺-tree, K1 to K8 what section 6.4 and the conclusion say of page buffers and of other
-//! stores. N1 and Q1 are questions that the thesis leaves open. Curves without numbers in the text
-//! are not guessed.
+//! Names: E1 to E10 cover ε (section 6.2); T1 to T9 compare the Bε-tree with a B⁺-tree (section
+//! 6.3); K1 to K8 cover page buffers and other stores (section 6.4 and the conclusion). N1 and Q1
+//! are questions that the thesis leaves open. No values are estimated from curves for which the
+//! text has no numbers.
 
 mod buffers;
 mod harness;
@@ -16,7 +16,7 @@ mod trees;
 
 use super::entry::Procedure;
 
-/// All of them.
+/// All procedures of this document.
 pub(super) const PROCEDURES: [&Procedure; 29] = [
     &layout::E1,
     &layout::E2,

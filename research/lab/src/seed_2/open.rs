@@ -1,4 +1,4 @@
-//! N1 and Q1: what the thesis leaves open, the size of nodes and the order of eviction.
+//! N1 and Q1: questions that the thesis leaves open: the size of nodes and the order of eviction.
 
 use super::harness::{CHOSEN, Draw, Lines, PAGE, Pages, Plan, Sort, Subject, Workload};
 use crate::entry::{At, Procedure, Work};

@@ -1,4 +1,4 @@
-//! K2, K4 and K5: a store whose keyspace is kept in such pages, beside RocksDB.
+//! K2, K4 and K5: a store with a paged keyspace, compared with RocksDB.
 
 use crate::entry::{Engines, Evaluation, Procedure, Work};
 use crate::measured::{Line, Measured, against, name, thousands_per_s};
@@ -9,8 +9,8 @@ use anyhow::Result;
 pub(super) const BEPS: &str = "Bε-tree";
 pub(super) const BPLUS: &str = "B⁺-tree";
 const TIERED: &str = "tiered tree";
-/// Structures as they are said to the engine: keys have 24 bytes here, and a value's version a few
-/// more than its 100.
+/// Structure options of the engine. Keys have 24 bytes here; the version of a value has a few more
+/// bytes than the value's 100.
 pub(super) const STRUCTURES: [(&str, &str); 3] = [
     (BEPS, "paged,beps,node=16384,epsilon=0.8,key=24,value=128"),
     (BPLUS, "paged,bplus,node=16384,key=24,value=128"),
@@ -37,7 +37,7 @@ pub(super) const FULL: Scale = Scale {
     settle_ms: 60_000,
 };
 
-/// What K4 and K5 show: what is published differs.
+/// The measures of K4 and K5, which differ only in their published values.
 const OURS: &[(&str, Evaluation)] = &[
     ("load against RocksDB", |measured| {
         against(&load(measured), "rocksdb")
@@ -94,7 +94,8 @@ pub(super) fn mixed(measured: &Measured) -> Vec<Line> {
     measured.by_step(|of| thousands_per_s(of.phase("a")?))
 }
 
-/// One step for each structure: other engines are measured as often, and know no structures.
+/// Returns a step for each structure. Other engines have no structures and are measured equally
+/// often.
 pub(super) fn steps(base: &Base, cap: u64) -> Result<Vec<Step>> {
     base.refuse_memory("it is a part of the data")?;
     let step = |(place, structure): (&'static str, &str)| {
@@ -106,7 +107,7 @@ pub(super) fn steps(base: &Base, cap: u64) -> Result<Vec<Step>> {
     STRUCTURES.into_iter().map(step).collect()
 }
 
-/// One step for each number of threads.
+/// Returns a step for each number of threads.
 fn by_threads(base: &Base) -> Result<Vec<Step>> {
     base.refuse_memory("it is that of the data")?;
     let step = |count| {
@@ -118,7 +119,7 @@ fn by_threads(base: &Base) -> Result<Vec<Step>> {
     threads(&[1, 2, 3, 4, 8]).into_iter().map(step).collect()
 }
 
-/// How Alluvium is told of a structure.
+/// Returns the option that selects a structure for Alluvium.
 pub(super) fn structured(structure: &str) -> EngineOption {
     EngineOption {
         engine: "alluvium".to_owned(),

@@ -1,4 +1,4 @@
-//! E3 to E10: what ε does to inserts, reads, height and pages.
+//! E3 to E10: the effect of ε on inserts, reads, height and pages.
 
 use super::harness::{Draw, Lines, PAGE, Plan, Sort, Subject, Workload};
 use super::layout::{EPSILONS, place};
@@ -12,7 +12,7 @@ const HEIGHT: &str = "height";
 const PAGES: &str = "pages";
 const ZIPF: &str = "Zipf beside uniform";
 
-/// A procedure over the document's keys.
+/// Returns a procedure with the document's number of keys.
 const fn procedure(
     id: &'static str,
     ours: &'static [(&'static str, Evaluation)],
@@ -91,7 +91,7 @@ fn swept(keys: u64, threads: u64, works: &[Workload]) -> Result<Measured> {
     swept_with(PAGE, keys, threads, works)
 }
 
-/// The same with nodes of a size.
+/// Like `swept`, with the given page size.
 fn swept_with(page_bytes: usize, keys: u64, threads: u64, works: &[Workload]) -> Result<Measured> {
     let mut lines = Lines::default();
     let draw = Draw::zipf(keys);
@@ -131,7 +131,7 @@ fn swept_with(page_bytes: usize, keys: u64, threads: u64, works: &[Workload]) ->
     Ok(lines.measured())
 }
 
-/// Compares keys by Zipf's law with uniform ones.
+/// Compares Zipf-distributed keys with uniform ones.
 fn beside_uniform(keys: u64) -> Result<Measured> {
     let mut lines = Lines::default();
     for epsilon in EPSILONS {

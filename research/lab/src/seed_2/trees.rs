@@ -1,4 +1,4 @@
-//! T1 to T9: the Bε-tree with and without a separate root beside a B⁺-tree, all of it in memory.
+//! T1 to T9: the Bε-tree with and without a separate root compared with a B⁺-tree, all in memory.
 
 use super::harness::{CHOSEN, Draw, Lines, Plan, Sort, Subject, Workload};
 use crate::entry::{At, Evaluation, Procedure, Work};
@@ -23,7 +23,7 @@ const NAMES: [(Workload, &str); 5] = [
     (Workload::Updates, "reads with 50 % updates"),
 ];
 
-/// A procedure over the document's keys.
+/// Returns a procedure with the document's number of keys.
 const fn procedure(
     id: &'static str,
     ours: &'static [(&'static str, Evaluation)],
@@ -157,7 +157,7 @@ fn name_of(work: Workload) -> &'static str {
     named.map_or("", |(_, name)| name)
 }
 
-/// A workload's lines, one for each tree, over threads.
+/// Returns the lines of a workload over threads, one for each tree.
 fn lines(measured: &Measured, work: Workload) -> Vec<Line> {
     measured.under(name_of(work))
 }
@@ -176,7 +176,7 @@ fn divided(name: &str, one: &Line, other: &Line) -> Line {
     }
 }
 
-/// A tree's figures as multiples of another's.
+/// Returns a tree's figures as multiples of another tree's.
 fn quotient(lines: &[Line], tree: &str, beside: &str) -> Line {
     let find = |name: &str| lines.iter().find(|line| line.name == name);
     match find(tree).zip(find(beside)) {
@@ -188,7 +188,7 @@ fn quotient(lines: &[Line], tree: &str, beside: &str) -> Line {
     }
 }
 
-/// Runs workloads one after the other on each tree, by 1 and by 2 threads.
+/// Runs workloads one after the other on each tree, with 1 and with 2 threads.
 fn compared(keys: u64, works: &[Workload]) -> Result<Measured> {
     let mut figures = Lines::default();
     let draw = Draw::zipf(keys);

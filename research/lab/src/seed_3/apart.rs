@@ -1,5 +1,5 @@
-//! What S5 measures of large pairs whose values are apart from their leaves: bytes written, and how
-//! often a scan jumps. Both are counted.
+//! S5 with large pairs whose values are stored outside the leaves: bytes written and jumps of
+//! scans. Both are counted, not timed.
 
 use super::harness::{KEY, Shape, Store, key, line};
 use super::stitching::{COPY_ALL, F0, F3, F15, K, PAGE_VALUE, shuffled};
@@ -15,19 +15,19 @@ const LONG_JUMPS: &str = "jumps apart of 64 KiB";
 const PASSED_ON: &str = "copy all but values";
 const DEFRAGMENTED: &str = "f = 0, defragmented";
 
-/// Large pairs.
+/// A workload of large pairs.
 #[derive(Clone, Copy)]
 struct Pairs {
-    /// One in this many of the small ones.
+    /// Ratio of small records to large pairs.
     fewer: u64,
     value_bytes: usize,
-    /// Pairs of a sequence: two megabytes of values.
+    /// Pairs in a sequence: 2 MiB of values.
     sequence: u64,
     written: &'static str,
     jumps: &'static str,
 }
 
-/// A page of the document.
+/// Pairs that fill a page of the document.
 const PAGES: Pairs = Pairs {
     fewer: 20,
     value_bytes: PAGE_VALUE,
@@ -35,7 +35,7 @@ const PAGES: Pairs = Pairs {
     written: WRITTEN,
     jumps: JUMPS,
 };
-/// Sixteen of them. A sequence has less than a leaf of keys.
+/// Pairs of sixteen pages. The keys of a sequence fill less than a leaf.
 const LONG: Pairs = Pairs {
     fewer: 320,
     value_bytes: (64 << 10) - KEY,
@@ -43,25 +43,25 @@ const LONG: Pairs = Pairs {
     written: LONG_WRITTEN,
     jumps: LONG_JUMPS,
 };
-/// Scans after which what they pay for was written again.
+/// Number of scans after which all fragmented values have been rewritten.
 const SCANS: usize = 12;
 
-/// Bytes written for each of the user's.
+/// Write amplification for pairs of 4 KiB.
 pub(super) const WRITES: (&str, Evaluation) = ("bytes written, pairs of 4 KiB", |measured| {
     measured.under(WRITTEN)
 });
 
-/// Jumps of a scan for each pair.
+/// Jumps of a scan per pair of 4 KiB.
 pub(super) const SEEKS: (&str, Evaluation) = ("jumps of a scan, pairs of 4 KiB", |measured| {
     measured.under(JUMPS)
 });
 
-/// Bytes written for each of the user's, of long pairs.
+/// Write amplification for pairs of 64 KiB.
 pub(super) const LONG_WRITES: (&str, Evaluation) = ("bytes written, pairs of 64 KiB", |measured| {
     measured.under(LONG_WRITTEN)
 });
 
-/// Jumps of a scan for each long pair.
+/// Jumps of a scan per pair of 64 KiB.
 pub(super) const LONG_SEEKS: (&str, Evaluation) = ("jumps of a scan, pairs of 64 KiB", |measured| {
     measured.under(LONG_JUMPS)
 });
@@ -78,7 +78,7 @@ fn ways() -> [(&'static str, LevelsOptions); 6] {
     ]
 }
 
-/// Units, and how often a sequence is appended to each.
+/// Returns the number of units, and the number of sequences appended to each.
 fn units(records: u64, sequence: u64) -> (u64, u64) {
     let sequences = (records / sequence).max(1);
     let units = (sequences as f64).sqrt().round().max(1.0) as u64;
@@ -92,7 +92,7 @@ fn keys((units, passes): (u64, u64), sequence: u64) -> impl Iterator<Item = [u8;
     })
 }
 
-/// Loads and scans a store in each way.
+/// Loads and scans a store with each configuration.
 fn measure(pairs: Pairs, small_records: u64) -> Result<Vec<Line>> {
     let records = (small_records / pairs.fewer).max(1);
     let sequence = pairs.sequence.min(records);
@@ -118,7 +118,7 @@ fn measure(pairs: Pairs, small_records: u64) -> Result<Vec<Line>> {
     ])
 }
 
-/// Adds them to what was measured of small pairs.
+/// Adds the measurements of large pairs to those of small pairs.
 pub(super) fn beside(mut measured: Measured, small_records: u64) -> Result<Measured> {
     measured.counts.extend(measure(PAGES, small_records)?);
     measured.counts.extend(measure(LONG, small_records)?);

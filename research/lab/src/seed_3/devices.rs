@@ -1,4 +1,4 @@
-//! S0: what the device does by itself.
+//! S0: the raw performance of the device.
 
 use super::harness::line;
 use crate::device::{FULL, MOST, QUICK, probed};
@@ -31,7 +31,7 @@ fn measure(records: u64) -> Result<Measured> {
     let found = probed(records)?;
     let (mut random, mut bytes) = (Vec::new(), Vec::new());
     for (kind, costs) in [(READS, &found.reads), (WRITES, &found.writes)] {
-        // Of one request at a time, as the document measures them.
+        // One request at a time, as the document measures.
         let alone = costs.small.iter().find(|(depth, _)| *depth == 1);
         random.extend(alone.map(|(_, bytes)| (name(kind), bytes / PAGE)));
         let longest = costs.in_order.iter().max_by_key(|(size, _)| *size);

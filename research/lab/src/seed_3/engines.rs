@@ -1,5 +1,5 @@
-//! G3 once more, of whole engines: our levels by the number of runs that are merged at once, beside
-//! engines of others.
+//! G3 with whole engines: our levels, with different numbers of runs merged at once, compared with
+//! third-party engines.
 
 use super::policies::{HBASE, K4, K8, K64};
 use crate::entry::{Engines, Procedure, Work};
@@ -8,7 +8,7 @@ use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads};
 use alluvium_bench::engine::EngineOption;
 use anyhow::Result;
 
-/// What each policy is called as a structure of a keyspace.
+/// The structure name of each policy, for the options of a keyspace.
 const STRUCTURES: [(&str, &str); 4] = [
     (K4, "levels,samt,k=4"),
     (K8, "levels,samt,k=8"),

@@ -1,4 +1,5 @@
-//! A store of levels on the device under the directory for temporary files: loaded, scanned, asked.
+//! A store of levels in the system's temporary directory, with operations to load, scan and query
+//! it.
 
 use crate::entry::At;
 use crate::measured::{Line, Spot};
@@ -14,31 +15,32 @@ use anyhow::{Context as _, Result, ensure};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of a key: the unit that is scanned, and the place in it.
+/// Bytes of a key: the unit that is scanned, and the position within it.
 pub(super) const KEY: usize = 16;
-/// Commits have as many writes: a memtable of the document holds 34 of them, 2,040 pairs.
+/// Number of writes per commit. A memtable of the document holds 34 commits: 2,040 pairs.
 pub(super) const BATCH: u64 = 60;
-/// Bytes that a memtable reserves for a record, beside its key and value, about.
+/// Approximate bytes that a memtable reserves for a record in addition to its key and value.
 const BESIDE: u64 = 150;
-/// The least bytes of a memtable, and of a cache: the least that a cache works with.
+/// Minimum bytes of a memtable, and of the cache; a smaller cache does not work.
 const LEAST_MEMTABLE: u64 = 64 << 10;
 const LEAST_CACHE: u64 = 2 << 20;
-/// Bytes of data for each of the document's memory: 10 GB and 3 GB, of which merges need some.
+/// Ratio of data to the document's memory: 10 GB to 3 GB, part of which merges need.
 const DATA_TO_MEMORY: u64 = 4;
-/// Values are in the leaves, whose pages hold one pair of 4 KiB, as in the document. With the costs
-/// of the device at hand leaves would be longer.
+/// Values are stored in leaves, whose pages hold one pair of 4 KiB, as in the document. Leaves
+/// sized for the local device would be longer.
 pub(super) const VALUE_THRESHOLD: u32 = 16 << 10;
 const SHORT_LEAVES: DeviceProfile = DeviceProfile {
     setup_ns: 500,
     byte_ps: 500,
     ..DeviceProfile::SSD
 };
-/// A load makes a checkpoint whenever this many memtables are full, and the log has space for four
-/// times as many: a checkpoint for want of space would end a memtable amid what belongs together.
+/// Number of full memtables after which a load makes a checkpoint. The log has space for four times
+/// as many, because a checkpoint forced by a full log would flush a memtable in the middle of
+/// related writes.
 const CHECKPOINT_MEMTABLES: u64 = 8;
 const LOG_MEMTABLES: u64 = 4 * CHECKPOINT_MEMTABLES;
 
-/// A key: `unit`, then the place in it.
+/// Returns the key of a position in a unit.
 pub(super) fn key(unit: u64, place: u64) -> [u8; KEY] {
     let mut key = [0; KEY];
     key[..8].copy_from_slice(&unit.to_be_bytes());
@@ -46,25 +48,25 @@ pub(super) fn key(unit: u64, place: u64) -> [u8; KEY] {
     key
 }
 
-/// How a store is made.
+/// The sizes and options of a store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Bytes of a memtable, an eviction of the document, and how many records it has.
+    /// Bytes of a memtable (an eviction in the document's terms), and its number of records.
     pub(super) memtable: u64,
     memtable_records: u64,
-    /// Bytes of the cache of pages.
+    /// Bytes of the page cache.
     pub(super) cache: u64,
     pub(super) value_bytes: usize,
-    /// Longer values are kept apart from their leaves.
+    /// Values longer than this are stored outside the leaves.
     pub(super) value_threshold: u32,
-    /// What the filters of merged runs are made of.
+    /// The source of the filters of merged runs.
     pub(super) filters: Filters,
 }
 
 impl Shape {
-    /// The sizes of the document, of which this number of records fills a memtable.
+    /// Returns the document's sizes, scaled so that this number of records fills a memtable.
     pub(super) fn of(records_of_memtable: u64, value_bytes: usize) -> Shape {
-        // Half a commit more does not fit.
+        // Allow for half a commit; a whole one must not fit.
         let records = records_of_memtable + BATCH / 2;
         let memtable = records * ((KEY + value_bytes) as u64 + BESIDE);
         Shape {
@@ -77,8 +79,8 @@ impl Shape {
         }
     }
 
-    /// The same with a cache of all memory that the document has for this number of records: its
-    /// operating system keeps pages of files there, ours are read past it.
+    /// Sets the cache to the document's whole memory for this number of records. The document's
+    /// operating system caches file pages there; our reads use direct I/O.
     pub(super) fn with_memory(self, records: u64) -> Shape {
         let cache = records * self.record_bytes() / DATA_TO_MEMORY;
         Shape {
@@ -87,7 +89,7 @@ impl Shape {
         }
     }
 
-    /// The same with filters for which merges read all keys.
+    /// Selects filters for which merges must read all keys.
     pub(super) fn rehashed(self) -> Shape {
         Shape {
             filters: Filters::Rehashed,
@@ -95,7 +97,7 @@ impl Shape {
         }
     }
 
-    /// The same with all values apart from their leaves.
+    /// Stores all values outside the leaves.
     pub(super) fn apart(self) -> Shape {
         Shape {
             value_threshold: 0,
@@ -112,7 +114,8 @@ impl Shape {
         scale.cache = self.cache;
         scale.filters = self.filters;
         scale.log = LogOptions::with_limit((self.memtable * LOG_MEMTABLES).max(4 << 20));
-        // The document commits without waiting, and logs nothing that is in a run by then.
+        // The document's commits do not wait for a sync. Its log omits data that is already in a
+        // run.
         Options::new()
             .device(SHORT_LEAVES)
             .durability(Durability::Memory)
@@ -121,7 +124,7 @@ impl Shape {
     }
 }
 
-/// A store in its directory.
+/// An open store in a temporary directory.
 pub(super) struct Store {
     scratch: Scratch,
     shape: Shape,
@@ -153,7 +156,8 @@ impl Store {
         })
     }
 
-    /// Puts a record for each key; how long that and the merges took that are due then.
+    /// Writes a record for each key. Returns the number of records and the time, including the
+    /// merges that the load causes.
     pub(super) fn load(&self, keys: impl Iterator<Item = [u8; KEY]>) -> Result<(u64, Duration)> {
         let mut value = vec![0; self.shape.value_bytes];
         let (mut batch, mut count) = (WriteBatch::new(), 0u64);
@@ -178,7 +182,7 @@ impl Store {
         Ok((count, started.elapsed()))
     }
 
-    /// Opens the store again: nothing of it is in the cache.
+    /// Reopens the store, so that its cache is empty.
     pub(super) fn reopen(self) -> Result<Store> {
         let Store {
             scratch,
@@ -199,7 +203,7 @@ impl Store {
         })
     }
 
-    /// Walks over all records; how many bytes they have, and how long it took.
+    /// Scans all records. Returns their bytes and the time.
     pub(super) fn scan(&self, records: u64) -> Result<(u64, Duration)> {
         let (mut count, mut bytes) = (0u64, 0u64);
         let started = Instant::now();
@@ -213,7 +217,7 @@ impl Store {
         Ok((bytes, took))
     }
 
-    /// Bytes that were written for each of the users': by memtables on their way, and by merges.
+    /// Returns the write amplification of memtable flushes and merges.
     pub(super) fn amplification(&self) -> f64 {
         let stats = self.db.stats();
         let of = |purpose| stats.device.of(purpose).written_bytes;
@@ -221,14 +225,14 @@ impl Store {
         written as f64 / (stats.written_bytes as f64).max(1.0)
     }
 
-    /// Bytes that merges have read for each of the users'.
+    /// Returns the bytes read by merges for each byte written by the user.
     pub(super) fn read_by_merges(&self) -> f64 {
         let stats = self.db.stats();
         let read = stats.device.of(Purpose::Compact).read_bytes;
         read as f64 / (stats.written_bytes as f64).max(1.0)
     }
 
-    /// How often a scan of all records jumps, for each of them.
+    /// Returns the jumps of a scan of all records, per record.
     pub(super) fn jumps(&self, records: u64) -> Result<f64> {
         let jumps = || self.db.stats().levels.map_or(0, |levels| levels.jumps);
         let before = jumps();
@@ -236,13 +240,13 @@ impl Store {
         Ok((jumps() - before) as f64 / records.max(1) as f64)
     }
 
-    /// Does what the background has to do.
+    /// Performs all pending background work.
     pub(super) fn work(&self) -> Result<()> {
         while self.db.work()? {}
         Ok(())
     }
 
-    /// Looks keys up that are there; how long it took.
+    /// Looks up existing keys. Returns the time.
     pub(super) fn look(&self, keys: &[[u8; KEY]]) -> Result<Duration> {
         let started = Instant::now();
         for key in keys {
@@ -252,17 +256,17 @@ impl Store {
     }
 }
 
-/// Megabytes a second.
+/// Returns the throughput in megabytes per second.
 pub(super) fn mb_s(bytes: u64, took: Duration) -> f64 {
     bytes as f64 / took.as_secs_f64().max(1e-9) / 1e6
 }
 
-/// A second's share of a number.
+/// Returns the rate per second.
 pub(super) fn per_second(count: u64, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64().max(1e-9)
 }
 
-/// A line of a measure.
+/// Returns a line of a measure.
 pub(super) fn line(measure: &str, whose: &str, points: Vec<(At, f64)>) -> Line {
     Line {
         name: format!("{measure}, {whose}"),
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_memtable_holds_the_records_that_its_shape_says() {
-        // The document's 2,040, and fewer: each time around ends a memtable.
+        // The document's 2,040 records, and fewer. Each multiple must fill exactly one memtable.
         for records in [BATCH, 540, 1020, 2040] {
             let store = Store::new(Shape::of(records, 3800), &LevelsOptions::never()).unwrap();
             let (loaded, _) = store.load((0..5 * records).map(|place| key(0, place))).unwrap();

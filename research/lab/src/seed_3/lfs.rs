@@ -1,9 +1,9 @@
-//! S8: random inserts into levels, beside an ideal log-structured file system with a tree over it.
+//! S8: random inserts into levels, compared with an ideal log-structured file system with a tree.
 //!
-//! The mock is the document's (§6.3.4): a binary tree that is copied on write, of which the upper
-//! parents are in memory as keys and pointers alone. Its cache is always clean and its tree never
-//! rebalanced. An insert faults two parents at most, and appends the value with the parents below
-//! those in memory.
+//! The mock follows the document (§6.3.4): a copy-on-write binary tree whose upper parents are in
+//! memory as keys and pointers only. Its cache is always clean and its tree is never rebalanced. An
+//! insert causes at most two parent faults, and appends the value with the parents that are not in
+//! memory.
 
 use super::harness::{KEY, Shape, Store, key, line, per_second};
 use crate::entry::{At, Procedure, Work};
@@ -17,18 +17,18 @@ use std::time::{Duration, Instant};
 
 const RATES: &str = "rates";
 const VALUE: usize = 16;
-/// Bytes of a parent in memory, and on the device.
+/// Bytes of a parent, both in memory and on the device.
 const PARENT: u64 = 16;
 const BLOCK: u64 = 4096;
-/// Parents that an insert faults, at most.
+/// Maximum number of parent faults of an insert.
 const MOST_FAULTS: u32 = 2;
-/// Of 100 million records, the document's memory holds the parents of 2²⁵.
+/// Ratio of records to parents in memory: 100 million records to 2²⁵ parents in the document.
 const DATA_TO_PARENTS: u64 = 3;
-/// Appends are written together.
+/// Appends are written in batches of this many bytes.
 const APPEND: usize = 1 << 20;
-/// Inserts that the mock is timed for at each size: after them its rate does not change.
+/// Number of timed inserts at each size. The mock's rate is constant after them.
 const SAMPLE: u64 = 20_000;
-/// Places on the axis: a sixteenth of the records, an eighth and so on.
+/// Number of places on the axis: a sixteenth of the records, an eighth and so on.
 const STEPS: u32 = 5;
 
 pub(super) const S8: Procedure = Procedure {
@@ -42,15 +42,15 @@ pub(super) const S8: Procedure = Procedure {
     },
 };
 
-/// Sizes at which both are looked at.
+/// Returns the sizes at which both are measured.
 fn sizes(records: u64) -> impl Iterator<Item = u64> {
     (0..STEPS).rev().map(move |step| (records >> step).max(1))
 }
 
-/// An ideal tree over a log.
+/// An ideal tree in a log.
 struct Mock {
     file: std::sync::Arc<dyn Device>,
-    /// Bytes that a full tree has on the device.
+    /// Bytes of a full tree on the device.
     span: u64,
     parents_in_memory: u64,
     appended: usize,
@@ -65,7 +65,8 @@ impl Mock {
         let file = scratch.directory.create("log", FileOptions::DIRECT)?;
         let span = (records * PARENT).next_multiple_of(APPEND as u64);
         file.grow(span)?;
-        // What is read must be there, or the file system would make it up.
+        // Write all blocks first; the file system would answer reads of unwritten blocks without
+        // I/O.
         for at in (0..span).step_by(APPEND) {
             file.write_at(at, Buffer::zeroed(APPEND), Purpose::Other)?;
         }
@@ -80,7 +81,7 @@ impl Mock {
         })
     }
 
-    /// One insert into a tree of `keys` keys.
+    /// Performs one insert into a tree of `keys` keys.
     fn insert(&mut self, keys: u64) -> Result<()> {
         let (levels, in_memory) = (keys.max(2).ilog2(), self.parents_in_memory.max(2).ilog2());
         let below = levels.saturating_sub(in_memory);
@@ -98,7 +99,7 @@ impl Mock {
     fn append(&mut self) -> Result<()> {
         self.appended = 0;
         if self.end >= self.span {
-            // The log is cleaned for nothing.
+            // Cleaning the log costs nothing in this model.
             self.end = 0;
         }
         self.file

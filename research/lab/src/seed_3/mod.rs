@@ -1,10 +1,10 @@
-//! Experiments of Spillane (2012): what stitching spares merges and costs scans, and what several
-//! tiers are worth.
+//! Experiments of Spillane (2012): the merge work that stitching saves, its cost for scans, and the
+//! benefit of several tiers.
 //!
 //! *Knows*: workloads of the document, each scaled by a number of records, and its figures.
 //!
-//! *Does not know*: other engines, but for `engines.rs`. The document's COPY-ALL is our SAMT
-//! without stitching, and its NO-COMPACT our levels that are never merged.
+//! *Does not know*: other engines, except in `engines.rs`. The document's COPY-ALL is our SAMT
+//! without stitching, and its NO-COMPACT is our levels without merges.
 //!
 //! *Read in this order*: `harness.rs` (a store of levels, loaded and scanned), `stitching.rs` (S1
 //! to S3, S5), `apart.rs` (S5 with large pairs), `points.rs` (S4), `tiers.rs` (G1, G2),
@@ -23,7 +23,7 @@ mod tiers;
 
 use super::entry::Procedure;
 
-/// All of them.
+/// All procedures of this document.
 pub(super) const PROCEDURES: [&Procedure; 13] = [
     &devices::S0,
     &stitching::S1,

@@ -1,4 +1,4 @@
-//! S4: lookups in levels that are merged, and in levels that are not.
+//! S4: lookups in levels with and without merges.
 
 use super::harness::{KEY, Shape, Store, key, line, per_second};
 use crate::entry::{Procedure, Work};
@@ -11,9 +11,9 @@ const MERGED: &str = "merged";
 const NEVER: &str = "not merged";
 const STITCHED: &str = "merged, f = 0";
 const VALUE: usize = 3800;
-/// Lookups for each of the records, at most.
+/// Maximum number of lookups. Smaller stores have one lookup for each record.
 const MOST_LOOKUPS: u64 = 100_000;
-/// Memtables of the document's 10 GB.
+/// Number of memtables in the document's 10 GB.
 const EVICTIONS: u64 = 1280;
 
 pub(super) const S4: Procedure = Procedure {

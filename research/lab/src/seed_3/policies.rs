@@ -1,7 +1,7 @@
-//! G3 and G4: how many runs are merged at once, beside a COLA, and pairs of all sizes.
+//! G3 and G4: the number of runs merged at once, compared with a COLA; and pairs of all sizes.
 //!
 //! The document's Cassandra merges as our SAMT does, and its HBase as a COLA with a ratio of 3. G4
-//! has no merges, and compares with the rate at which the device appends.
+//! does without merges, and compares insert throughput with the device's append throughput.
 
 use super::harness::{KEY, Shape, Store, key, line, mb_s, per_second};
 use super::stitching::shuffled;
@@ -24,9 +24,9 @@ pub(super) const K8: &str = "SAMT, K = 8";
 pub(super) const K64: &str = "SAMT, K = 64";
 pub(super) const HBASE: &str = "COLA, R = 3";
 
-/// Bytes of G3's values: pairs of a kilobyte.
+/// Bytes of a value in G3; a pair has 1 KiB.
 const VALUE: usize = 1008;
-/// Memtables of G3's data.
+/// Number of memtables in G3's data.
 const MEMTABLES: u64 = 160;
 const MOST_LOOKUPS: u64 = 20_000;
 
@@ -89,13 +89,13 @@ fn fanouts(records: u64) -> Result<Measured> {
     })
 }
 
-/// Bytes of a pair.
+/// Sizes of a pair in bytes.
 const PAIRS: [u64; 6] = [64, 512, 4 << 10, 32 << 10, 128 << 10, 512 << 10];
-/// What is written of each size for each record: enough for some memtables.
+/// Bytes written for each record, at every pair size; enough for several memtables.
 const BYTES: u64 = 2048;
 const APPEND: usize = 1 << 20;
 
-/// Appends as many bytes, a megabyte at a time.
+/// Appends `bytes` bytes to a file, 1 MiB at a time.
 fn append(bytes: u64) -> Result<Duration> {
     let scratch = Scratch::new()?;
     let file = scratch.directory.create("appended", FileOptions::DIRECT)?;

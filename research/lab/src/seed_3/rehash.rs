@@ -1,5 +1,5 @@
-//! S9: what stitching is still worth if the filters of merged runs are made of keys, as Bloom
-//! filters are, so that leaves that are taken over are read after all.
+//! S9: the benefit of stitching when the filters of merged runs are built from keys, as Bloom
+//! filters are, so that a merge must read the leaves that it stitches.
 
 use super::harness::{Store, line, mb_s};
 use super::stitching::{COPY_ALL, K, Workload, appends, sequences};
@@ -18,7 +18,7 @@ const INSERTS: &str = "inserts";
 const READ: &str = "read";
 const WRITTEN: &str = "written";
 
-/// Loads a store in each way.
+/// Loads a store with each configuration.
 fn each_way(measured: &mut Measured, of: &str, (shape, _, keys): &Workload) -> Result<()> {
     let (mut inserts, mut read, mut written) = (Vec::new(), Vec::new(), Vec::new());
     for way in WAYS {

@@ -1,5 +1,5 @@
-//! S1 to S3 and S5: what a VT-tree writes and scans, by the threshold f above which leaves are
-//! taken over unread.
+//! S1 to S3 and S5: write and scan costs of a VT-tree, by the threshold f above which leaves are
+//! stitched without being read.
 
 use super::apart;
 use super::harness::{BATCH, KEY, Shape, Store, key, line, mb_s};
@@ -11,16 +11,16 @@ use anyhow::Result;
 const INSERTS: &str = "inserts";
 const SCANS: &str = "scans";
 
-/// Runs that are merged at once.
+/// Number of runs merged at once.
 pub(super) const K: u32 = 4;
-/// The largest threshold of the document: everything is copied.
+/// The document's largest threshold, which copies everything.
 pub(super) const COPY_ALL: &str = "copy all";
 const NEVER: &str = "no merges";
 pub(super) const F0: &str = "f = 0";
 pub(super) const F3: &str = "f = 3";
 pub(super) const F15: &str = "f = 15";
 
-/// Bytes of values: a page holds a pair, as in the document.
+/// Bytes of a value; a page holds one pair, as in the document.
 pub(super) const PAGE_VALUE: usize = 3800;
 const SMALL_VALUE: usize = 48;
 
@@ -35,8 +35,8 @@ fn levels(threshold: &str) -> LevelsOptions {
     }
 }
 
-/// How many units are appended to, and how often each: as 2,040 and 1,280 of the document. They are
-/// whole commits, so that a memtable has each unit once.
+/// Returns the number of units and the number of appends to each, in the document's ratio of 2,040
+/// to 1,280. The units are a multiple of a commit, so that a memtable has each unit once.
 fn units(records: u64) -> (u64, u64) {
     let units = (records as f64 * 2040.0 / 1280.0).sqrt();
     let commits = (units / BATCH as f64).round() as u64 * BATCH;
@@ -48,7 +48,7 @@ fn units(records: u64) -> (u64, u64) {
     (units, (records / units).max(1))
 }
 
-/// The numbers below `count` in an order that looks random: each once.
+/// Returns the numbers below `count`, each once, in pseudo-random order.
 pub(super) fn shuffled(count: u64, seed: u64) -> Vec<u64> {
     let mut all: Vec<u64> = (0..count).collect();
     fastrand::Rng::with_seed(seed).shuffle(&mut all);
@@ -77,11 +77,11 @@ fn each_threshold(
     })
 }
 
-/// A workload: its shape, how many records it has, and their keys.
+/// A workload: shape of the store, number of records, and their keys.
 pub(super) type Workload = (Shape, u64, Box<dyn Fn() -> Keys>);
 type Keys = Box<dyn Iterator<Item = [u8; KEY]>>;
 
-/// Appends to one unit after the other, in an order that looks random.
+/// Appends to one unit after the other, in pseudo-random order.
 pub(super) fn appends(records: u64) -> Workload {
     let (units, passes) = units(records);
     let pass = move |pass| shuffled(units, pass).into_iter().map(move |unit| key(unit, pass));
@@ -94,10 +94,11 @@ fn random_append(records: u64) -> Result<Measured> {
     each_threshold(&[F0, F3, F15, COPY_ALL, NEVER], shape, count, keys)
 }
 
-/// A record in this many is a whole run of the document: 16,384 pairs, eight memtables.
+/// Ratio of a run's records to a memtable's: the document's runs have 16,384 pairs, or eight
+/// memtables.
 const RUN_TIMES: u64 = 8;
 
-/// Long sequences, each behind or before all others.
+/// Long sequences whose key ranges do not overlap.
 pub(super) fn sequences(records: u64) -> Workload {
     let (units, _) = units(records);
     let run = (units * RUN_TIMES).min(records);
@@ -136,7 +137,7 @@ fn random_insertion(records: u64) -> Result<Measured> {
     })
 }
 
-/// Small pairs come in sequences, each to one unit.
+/// Length of a sequence of small pairs; each belongs to one unit.
 const SEQUENCE: u64 = 64;
 
 fn small_tuples(records: u64) -> Result<Measured> {
@@ -225,8 +226,8 @@ mod tests {
         }
     }
 
-    /// Leaves of different runs have keys between each other's bounds in the index, and overlap in
-    /// none: what is taken over depends on f alone.
+    /// Leaves of different runs have keys between each other's bounds in the index, but do not
+    /// overlap; stitching therefore depends only on f.
     #[test]
     fn appends_at_random_places_write_the_less_the_smaller_the_threshold() {
         let (shape, _, keys) = appends(16_000);
@@ -252,7 +253,7 @@ mod tests {
             let measured = measure(600).unwrap();
             for line in &measured.counts {
                 assert!(line.points.len() >= 3, "{}: {line:?}", experiment.id);
-                // A scan may jump nowhere.
+                // A scan may have no jumps.
                 let least = if line.name.starts_with("jumps") { -1.0 } else { 0.0 };
                 assert!(line.points.iter().all(|spot| spot.value > least), "{line:?}");
             }

@@ -1,7 +1,7 @@
-//! G1 and G2: a small fast device before a large slow one.
+//! G1 and G2: a small fast device as a tier above a large slow one.
 //!
-//! Both devices are directories under that for temporary files, slowed down to the pace of the
-//! document's: seeks and transfers cost what they cost there.
+//! Both devices are directories inside the system's temporary directory, throttled to the seek and
+//! transfer costs of the document's devices.
 
 use super::harness::{KEY, VALUE_THRESHOLD, key, line, per_second};
 use crate::entry::{Procedure, Work};
@@ -24,28 +24,28 @@ const NEWEST: &str = "newest";
 const SLOW: &str = "one slow device";
 const BOTH: &str = "a fast one before it";
 
-/// Accesses a second and megabytes a second of the document's devices.
+/// Accesses per second and megabytes per second of the document's devices.
 const DISK: (u64, u64) = (250, 100);
 const FLASH: (u64, u64) = (3800, 240);
 
-/// Of 16 GB of data: the newest memtable, the fast device, the set that is read.
+/// Ratios of the document's 16 GB of data to the newest memtable, the fast device and the hot set.
 const DATA_TO_MEMTABLE: u64 = 64;
 const DATA_TO_FAST: u64 = 3;
 const DATA_TO_HOT: u64 = 16;
-/// The cache holds the nodes of indexes, and a few of the set's: the document's memory, 900 MB,
-/// does not hold the set either.
+/// Ratio of data to cache. The cache holds index nodes and a few leaves of the hot set; the
+/// document's memory of 900 MB does not hold the hot set either.
 const DATA_TO_CACHE: u64 = 40;
 const LEAST_MEMTABLE: u64 = 256 << 10;
 const LEAST_CACHE: u64 = MIB;
-/// Bytes of copies for each of the set that is read: pages have cold neighbours in them.
+/// Ratio of copied bytes to the hot set; the pages of hot records also contain cold ones.
 const HOT_TO_COPIES: u64 = 8;
 
-/// How often each key of the set is read before it counts, and when it counts.
+/// Number of warm-up reads of each key in the hot set.
 const WARMING: u64 = 3;
-/// After as many reads the background has its turn. It writes an extent of copies at most, of which
-/// these leaves fill a quarter.
+/// Number of reads between steps of background work. A step writes at most one extent of copies;
+/// the leaves of these reads fill a quarter of it.
 const READS_TO_STEP: u64 = 64;
-/// The most reads that are timed: a disk does some hundreds a second.
+/// Maximum number of timed reads; a disk performs a few hundred per second.
 const MOST_TIMED: u64 = 3000;
 
 pub(super) const G1: Procedure = Procedure {
@@ -73,14 +73,14 @@ pub(super) const G2: Procedure = Procedure {
     },
 };
 
-/// A directory at the pace of a device.
+/// Creates a directory that is throttled to the pace of a device.
 fn paced(scratch: &Scratch, (accesses, mb): (u64, u64)) -> Arc<dyn Directory> {
     let clock = Affine::new(1_000_000_000 / accesses, 1_000_000_000, mb * 1_000_000);
     let directory: Arc<dyn Directory> = Arc::clone(&scratch.directory) as _;
     Arc::new(ThrottledDirectory::new(directory, Box::new(clock)))
 }
 
-/// A store on one slow device, or with a fast one before it.
+/// A store on one slow device, optionally with a fast device as upper tier.
 struct Store {
     db: Db,
     keyspace: Keyspace,
@@ -119,7 +119,7 @@ impl Store {
         })
     }
 
-    /// Inserts numbers from 0 on; keys are in no order.
+    /// Inserts the numbers from 0 on. Their keys are not in order.
     fn load(&self, records: u64) -> Result<Duration> {
         let started = Instant::now();
         let mut batch = WriteBatch::new();
@@ -139,7 +139,7 @@ impl Store {
         Ok(started.elapsed())
     }
 
-    /// Looks numbers up; how many a second.
+    /// Looks up numbers. Returns lookups per second.
     fn look(&self, numbers: impl Iterator<Item = u64>) -> Result<f64> {
         let (mut count, started) = (0, Instant::now());
         for number in numbers {
@@ -164,7 +164,7 @@ fn hot_set(records: u64) -> Result<Measured> {
     let copies = (hot * (KEY + VALUE) as u64 * HOT_TO_COPIES).max(8 * MIB);
     let store = Store::new(true, records, VALUE, copies)?;
     store.load(records)?;
-    // The oldest ones lie on the slow device.
+    // The oldest records are on the slow device.
     let timed = hot.min(MOST_TIMED);
     let cold = store.look(0..timed)?;
     for _ in 0..WARMING {

@@ -1,4 +1,4 @@
-//! C4: node sizes of a B-tree, on a disk.
+//! C4: node sizes of a B-tree on a disk.
 
 use super::sweep::{
     DISKS, Fanout, OPERATIONS, Place, Subject, best, beyond, by_disk, curve, insert_us, largest, line,
@@ -25,7 +25,7 @@ const ON_DISK: &str = "affine disk";
 const HERE: &str = "this device";
 const SLOWED: &str = "slowed device";
 
-/// The records from which on the device is slowed, too: it takes minutes.
+/// Minimum number of records for the slow-device measurement, which runs for minutes.
 pub(super) const SLOW_RECORDS: u64 = 1 << 20;
 
 pub(super) const B_TREE: Subject = Subject {
@@ -113,7 +113,7 @@ fn measure(records: u64) -> Result<Measured> {
     })
 }
 
-/// The best nodes of the model (Corollary 7).
+/// Returns the model's optimal nodes (Corollary 7).
 fn predicted() -> Result<Line> {
     let spot = |disk: &HardDisk| {
         let elements = nodes::best_b_tree_node(disk.alpha() * ELEMENT / 4096.0)?;
@@ -137,8 +137,8 @@ mod tests {
         let points = B_TREE.sweep(Place::Clock(DISK), 10_000).unwrap();
         let least = best(&points, query_us);
         assert!((8.0..=256.0).contains(&least), "{points:?}");
-        // A disk whose bytes cost 16 times as much: nodes are best that have a 16th, 64 to 512 KiB
-        // of the disk itself, and a 16th of 4 MiB is 256 KiB.
+        // A disk with 16 times the cost per byte. Optimal nodes are therefore 16 times smaller than
+        // the 64 to 512 KiB of the original disk, and 256 KiB here corresponds to 4 MiB there.
         let disk = HardDisk {
             transfer_ns: 16 * DISK.transfer_ns,
             ..*DISK

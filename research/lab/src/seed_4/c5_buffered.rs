@@ -1,4 +1,4 @@
-//! C5: node sizes of a Bε-tree, on a disk; and what each step of the ladder is worth.
+//! C5: node sizes of a Bε-tree on a disk, and the benefit of each step of the optimisation ladder.
 
 use super::c4_b_tree::SLOW_RECORDS;
 use super::sweep::{
@@ -31,8 +31,8 @@ const fn with_16(name: &'static str, variant: Variant) -> Subject {
     }
 }
 
-/// The ladder with TokuDB's fanout, its last step with √B children, and with leaves that are read
-/// in blocks of the same size whatever the node, as TokuDB's basement nodes are.
+/// The ladder with TokuDB's fanout; its last step with √B children; and its last step with leaves
+/// read in blocks of a fixed size for every node size, like TokuDB's basement nodes.
 pub(super) const SUBJECTS: [Subject; 6] = [
     with_16("V0, F = 16", Variant::Naive),
     with_16("V1, F = 16", Variant::Segmented),
@@ -69,8 +69,8 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     },
 };
 
-/// Curves of Table 3, up to the logarithm of N/M and constants: of inserts with a fixed fanout and
-/// with √B children, and of whole nodes that are read. A segment's curve is 1 + αB/F.
+/// Curves of Table 3, up to constants and the logarithm of N/M: inserts with a fixed fanout and
+/// with √B children, and queries that read whole nodes. The curve for segments is 1 + αB/F.
 fn curves(subject: &Subject, points: &[Point]) -> [(&'static str, Option<Curve>); 2] {
     let insert = match subject.fanout {
         Fanout::Fixed(_) => curve(points, insert_us, f64::recip),
@@ -94,7 +94,7 @@ fn measure(records: u64) -> Result<Measured> {
     for subject in &SUBJECTS {
         sweep(&mut counts, subject, "affine disk", Place::Clock(DISK), records)?;
     }
-    // In real time the first and the last step of the ladder are enough.
+    // In real time, only the first and the last step of the ladder are measured.
     for subject in [&SUBJECTS[0], &SUBJECTS[3]] {
         sweep(&mut counts, subject, "this device", Place::Here, records)?;
         if records >= SLOW_RECORDS {
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn nodes_beyond_the_best_cost_inserts_little() {
-        // A disk whose bytes cost 16 times as much: nodes are best that have a 16th, 1 to 8 MiB
-        // of the disk itself.
+        // A disk with 16 times the cost per byte. Optimal nodes are therefore 16 times smaller than
+        // the 1 to 8 MiB of the original disk.
         let disk = HardDisk {
             transfer_ns: 16 * DISK.transfer_ns,
             ..*DISK

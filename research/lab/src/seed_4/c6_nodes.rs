@@ -1,4 +1,4 @@
-//! C6: what nodes of a wrong size cost a B-tree and a Bε-tree.
+//! C6: the cost of a wrong node size for a B-tree and a Bε-tree.
 
 use super::c4_b_tree::B_TREE;
 use super::c5_buffered::SUBJECTS;
@@ -9,10 +9,10 @@ use alluvium_model::nodes;
 use alluvium_model::presets::HITACHI_1TB_2009;
 use anyhow::{Result, ensure};
 
-/// Bytes of an element, and of the block of 4 KiB that α of the document is for.
+/// Bytes of an element, and of the 4 KiB block to which the document's α refers.
 const ELEMENT: f64 = 116.0;
 const BLOCK: f64 = 4096.0;
-/// α of two disks of Table 2: the largest and the smallest.
+/// The largest and the smallest α of a disk in Table 2.
 const ALPHAS: [(&str, f64); 2] = [("1 TB Hitachi", 0.0031), ("2 TB Seagate", 0.0012)];
 
 const INSERTS: &str = "inserts";
@@ -27,7 +27,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
         ("cost of queries, measured", |measured| measured.under(QUERIES)),
     ],
     work: Work::Here {
-        // Predicted costs are for each level, of which any number of keys has some.
+        // Predicted costs are per level, so that any number of keys will do.
         quick: 1 << 18,
         full: 1 << 22,
         most: 1 << 28,
@@ -51,11 +51,11 @@ fn measure(records: u64) -> Result<Measured> {
     })
 }
 
-/// What the model says of inserts.
+/// Returns the model's predictions for inserts.
 fn predicted() -> Result<Vec<Line>> {
     let mut counts = Vec::new();
     for (disk, block_alpha) in ALPHAS {
-        // α is for a block: an element's transfer is a part of it.
+        // α is for a block; scale it to an element.
         let alpha = block_alpha * ELEMENT / BLOCK;
         let kib = |elements: f64| elements * ELEMENT / 1024.0;
         let best_b = nodes::best_b_tree_node(alpha)?;

@@ -1,5 +1,5 @@
-//! C7: a B-tree whose large nodes serve few clients as well as many, by simulation and on the
-//! device at hand.
+//! C7: a B-tree whose large nodes serve few clients as well as many; by simulation and on the local
+//! device.
 
 use crate::entry::{At, Procedure, Work};
 use crate::measured::{Line, Measured, Spot};
@@ -11,17 +11,18 @@ use research_models::pdam::{Nodes, Tree};
 use research_trees::pdam::{self, ReadAhead, Readers, Remainder, Shape};
 use std::time::Instant;
 
-/// Keys of a block, and the blocks that a device moves in a step.
+/// Keys in a block, and blocks that a device moves in one step.
 const BLOCK: u64 = 64;
 const PARALLEL: u64 = 8;
 const QUERIES: usize = 2_000;
 const SEED: u64 = 1;
 
-/// The tree on the device: bytes of a block, the most keys, and how many queries a figure takes.
+/// Parameters of the tree on the device: bytes of a block, maximum number of keys, and queries per
+/// figure.
 const BLOCK_BYTES: u32 = 4096;
 const MOST_WRITTEN: u64 = 1 << 26;
 const ANSWERED: u64 = 2_000;
-/// Figures are the best of as many rounds: the layouts take turns.
+/// Number of rounds, of which each figure is the best. The layouts alternate.
 const ROUNDS: usize = 3;
 
 const STEPS: &str = "steps";
@@ -59,7 +60,7 @@ fn measure(keys: u64) -> Result<Measured> {
     })
 }
 
-/// Plays queries, and returns their steps for each number of clients.
+/// Simulates queries. Returns their steps for each number of clients.
 fn played(keys: u64) -> Result<Vec<Line>> {
     ensure!(keys >= BLOCK, "--records {keys}: a block has {BLOCK} keys");
     let tree = Tree {
@@ -99,8 +100,8 @@ fn played(keys: u64) -> Result<Vec<Line>> {
     Ok(lines.into_iter().chain([beside]).collect())
 }
 
-/// Writes the tree with nodes of one block and with nodes of P blocks, and returns queries a second
-/// and steps of a query, for each number of clients.
+/// Writes the tree with nodes of one block and with nodes of P blocks. Returns queries per second
+/// and steps per query, for each number of clients.
 fn on_device(keys: u64, answers: u64) -> Result<Vec<Line>> {
     let scratch = Scratch::new()?;
     let build = |name, node_blocks| -> Result<pdam::Tree> {
@@ -145,7 +146,7 @@ fn on_device(keys: u64, answers: u64) -> Result<Vec<Line>> {
     Ok(lines.into_iter().flatten().collect())
 }
 
-/// Looks random keys up by a number of clients, and returns queries a second and steps of a query.
+/// Looks up random keys from several clients. Returns queries per second and steps per query.
 fn query(
     tree: &pdam::Tree,
     (ahead, clients): (ReadAhead, usize),
@@ -202,7 +203,7 @@ mod tests {
         let steps = |layout: usize, at: usize| lines[2 * layout + 1].points[at].value;
         let spots = lines.iter().flat_map(|line| &line.points);
         assert!(spots.clone().all(|spot| spot.value > 0.0) && spots.count() == 24);
-        // Nodes that are read whole serve clients in turn.
+        // Nodes that are read whole serve clients one after the other.
         assert!(steps(1, 3) > 7.9 * steps(1, 0), "{lines:?}");
         assert!(
             steps(2, 0) <= steps(0, 0) && steps(2, 3) < 2.0 * steps(0, 3),

@@ -1,4 +1,4 @@
-//! C8: the pages of Berkeley DB, which the document measures.
+//! C8: the page sizes of Berkeley DB, which the document measures.
 
 use super::sweep::{Curve, Point, best, curve, points_of};
 use crate::entry::{Procedure, Study, Work};
@@ -47,7 +47,7 @@ fn fitted(points: &[Point]) -> Option<Curve> {
     curve(points, |point| point.insert_us, |elements| elements.ln().recip())
 }
 
-/// Returns a figure of inserts and of queries, for each line that both are of.
+/// Returns a figure for inserts and for queries, for each line that has both.
 fn of_both(measured: &Measured, figure: fn(&[Point]) -> Option<f64>) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for what in [INSERT, QUERY] {

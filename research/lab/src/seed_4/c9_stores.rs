@@ -1,5 +1,5 @@
-//! C9: pages of whole stores that are B-trees, on the device at hand: Berkeley DB, and a keyspace
-//! of ours in pages.
+//! C9: page sizes of stores that are B-trees, on the local device: Berkeley DB, and a paged
+//! keyspace of ours.
 
 use crate::entry::{At, Engines, Procedure, Work};
 use crate::measured::{Line, Measured};
@@ -7,7 +7,7 @@ use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads};
 use alluvium_bench::engine::EngineOption;
 use anyhow::Result;
 
-/// What Berkeley DB can have for a page, and our stores, too.
+/// Page sizes in KiB that both Berkeley DB and our stores support.
 const KIB: [u32; 5] = [4, 8, 16, 32, 64];
 
 pub(super) const PROCEDURE: Procedure = Procedure {

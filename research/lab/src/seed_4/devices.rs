@@ -1,4 +1,4 @@
-//! C1 to C3: how well the PDAM and the affine model predict the device at hand.
+//! C1 to C3: how well the PDAM and the affine model predict the local device.
 
 use crate::device::{FULL, MOST, QUICK, probed};
 use crate::entry::{Procedure, Work};
@@ -116,7 +116,7 @@ const NATURAL: &str = "natural size";
 const HALF: &str = "half of the bandwidth";
 const MOST_OF_IT: &str = "nine tenths";
 
-/// The transfer size of a device, which another document measures.
+/// The natural transfer size of a device, an experiment of another document.
 pub(crate) const NATURAL_TRANSFER: Procedure = Procedure {
     id: "seed-0/A0",
     ours: &[("bytes of a request", |measured| measured.under(NATURAL))],
@@ -150,7 +150,7 @@ mod tests {
             let Work::Here { measure, .. } = procedure.work else {
                 panic!("{} counts by itself", procedure.id);
             };
-            // On a busy machine times may fit no model, which is said.
+            // On a busy machine the times may fit no model; this is reported as an error.
             let measured = match measure(4096) {
                 Err(error) if error.to_string().contains("the measurement was disturbed") => continue,
                 measured => measured.unwrap(),

@@ -1,10 +1,10 @@
-//! Experiments of Bender et al. (2021): what the affine and the PDAM model predict.
+//! Experiments of Bender et al. (2021): predictions of the affine and the PDAM model.
 //!
-//! C1 to C3 are what the document measures on disks, on the device at hand, by the probe behind
-//! `alluvium probe`. C4 and C5 sweep the node sizes of trees, on a disk of the model and on the
-//! device at hand; C8 and C9 do so with the pages of Berkeley DB, C9 on the device. The others need
-//! no disk: what the models say of nodes and of clients, beside the document's figures and beside a
-//! simulation that moves each block. Names are those of its tables and results.
+//! C1 to C3 repeat the document's disk measurements on the local device, with the probe of
+//! `alluvium probe`. C4 and C5 sweep the node sizes of trees, on a modelled disk and on the local
+//! device; C8 and C9 do so with the pages of Berkeley DB, C9 on the device. The others need no
+//! disk: they compare the models' predictions for nodes and clients with the document's figures and
+//! with a simulation that moves each block. Names are those of its tables and results.
 
 mod c4_b_tree;
 mod c5_buffered;
@@ -17,7 +17,7 @@ mod sweep;
 
 use super::entry::Procedure;
 
-/// All of them.
+/// All procedures of this document.
 pub(super) const PROCEDURES: [&Procedure; 9] = [
     &devices::C1,
     &devices::C2,

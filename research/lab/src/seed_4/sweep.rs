@@ -1,5 +1,5 @@
-//! Node sizes, swept: dictionaries of the affine model on a disk that is charged exactly, and on
-//! the device at hand.
+//! Sweeps of node sizes: dictionaries of the affine model on a disk with exact charges, and on the
+//! local device.
 
 use crate::entry::At;
 use crate::measured::{Line, Spot, name};
@@ -14,23 +14,23 @@ use research_trees::affine::{AffineOptions, AffineTree, FileSpace, MemorySpace, 
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes of a key, of an element, and of an element as it is stored.
+/// Bytes of a key, of an element, and of a stored element.
 const KEY: usize = 16;
 const ELEMENT: usize = 116;
 const STORED: u64 = ELEMENT as u64 + 6;
-/// Keys leave gaps, into which inserts go.
+/// Distance between loaded keys; inserts use the gaps.
 const GAP: u64 = 1000;
-/// Data has at least as many nodes, so that a tree is more than its root.
+/// Minimum number of nodes that the data fills, so that a tree is more than its root.
 const NODES: u64 = 12;
-/// How many node sizes there are at least, however few records.
+/// Minimum number of node sizes, even for few records.
 const LEAST_SIZES: usize = 3;
 
-/// How many children nodes have.
+/// The number of children of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fanout {
-    /// As many, whatever the node (TokuDB).
+    /// A constant for all node sizes (TokuDB).
     Fixed(u32),
-    /// The root of the elements of a node.
+    /// The square root of the number of elements in a node.
     Root,
 }
 
@@ -40,37 +40,37 @@ pub(super) struct Subject {
     pub(super) name: &'static str,
     pub(super) variant: Variant,
     pub(super) fanout: Fanout,
-    /// KiB of a sub-block of a leaf; none for a node's by its fanout.
+    /// Sub-block of a leaf in KiB; `None` uses the size that follows from the fanout.
     pub(super) leaf_block_kib: Option<u32>,
-    /// The smallest node in KiB.
+    /// Minimum node size in KiB.
     pub(super) least_kib: u32,
-    /// The largest node in KiB.
+    /// Maximum node size in KiB.
     pub(super) most_kib: u32,
 }
 
-/// Where trees are.
+/// The storage of the trees.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'a> {
-    /// On a disk of the affine model, which is charged for each request.
+    /// A disk of the affine model, charged for each request.
     Clock(&'a HardDisk),
-    /// On the device at hand, past the page cache.
+    /// The local device, with direct I/O.
     Here,
-    /// On the device at hand, which takes as long as a disk would.
+    /// The local device, throttled to the pace of a disk.
     Throttled(&'a HardDisk),
 }
 
-/// What an operation took, at one node size.
+/// The costs of operations at one node size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Point {
     pub(super) kib: u32,
     pub(super) insert_us: f64,
     pub(super) query_us: f64,
-    /// What was counted, where requests are charged.
+    /// Counted requests, where requests are charged.
     pub(super) insert: Requests,
     pub(super) query: Requests,
 }
 
-/// What one operation asks of a disk, on average.
+/// Average disk requests of one operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Requests {
     count: f64,
@@ -85,14 +85,14 @@ impl Requests {
         }
     }
 
-    /// Returns what they take on a disk.
+    /// Returns the time of these requests on a disk, in microseconds.
     fn us(self, disk: &HardDisk) -> f64 {
         (self.count + disk.alpha() / 4096.0 * self.bytes) * disk.setup_ns as f64 / 1e3
     }
 }
 
 impl Point {
-    /// Returns the same counts on another disk.
+    /// Returns the costs of the same requests on another disk.
     pub(super) fn on(self, disk: &HardDisk) -> Point {
         Point {
             insert_us: self.insert.us(disk),
@@ -116,13 +116,14 @@ impl Subject {
             element_bytes: ELEMENT as u32,
             leaf_block_bytes: self.leaf_block_kib.map(|kib| kib << 10),
             variant: self.variant,
-            // The root alone is in memory. A quarter of the data, as in the document, would hold
-            // all nodes of a B-tree but its leaves, and no size would matter.
+            // Only the root is in memory. With a quarter of the data in memory, as in the document,
+            // all inner nodes of a B-tree would be in memory, and the node size would have no
+            // effect.
             memory_bytes: 0,
         }
     }
 
-    /// Returns the node sizes in KiB that data of this number of records allows.
+    /// Returns the node sizes in KiB for this number of records.
     pub(super) fn sizes(&self, records: u64) -> Vec<u32> {
         let most = (records * STORED / NODES) >> 10;
         let all = (0..)
@@ -134,7 +135,7 @@ impl Subject {
         sizes.map(|(_, kib)| kib).collect()
     }
 
-    /// Measures all node sizes at a place.
+    /// Measures all node sizes.
     pub(super) fn sweep(&self, place: Place<'_>, records: u64) -> Result<Vec<Point>> {
         self.sizes(records)
             .into_iter()
@@ -154,7 +155,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("{number:0KEY$}").into_bytes()
 }
 
-/// Loads a tree, and ages it: buffers are as full as they stay.
+/// Loads a tree and ages it until its buffers have reached their steady fill.
 fn load<S: Space>(space: S, options: AffineOptions, records: u64) -> Result<AffineTree<S>> {
     let mut tree = AffineTree::create(space, options, Arc::new(Last))?;
     let value = vec![b'v'; ELEMENT - KEY];
@@ -164,7 +165,8 @@ fn load<S: Space>(space: S, options: AffineOptions, records: u64) -> Result<Affi
     Ok(tree)
 }
 
-/// Returns how many inserts age a tree: a hundredth of it, and a few times what the root takes.
+/// Returns the number of inserts that age a tree: a hundredth of its records, but for buffered
+/// trees at least three times the capacity of the root.
 fn aging(options: AffineOptions, records: u64) -> u64 {
     match options.variant {
         Variant::BTree => (records / 100).min(2000),
@@ -191,7 +193,8 @@ fn query<S: Space>(tree: &AffineTree<S>, records: u64, count: u64) -> Result<()>
     Ok(())
 }
 
-/// How many operations are measured: of inserts as many as fill the root twice.
+/// Returns the number of measured inserts and queries. Inserts fill the root of a buffered tree
+/// twice.
 fn counts(options: AffineOptions, records: u64) -> (u64, u64) {
     let filling = match options.variant {
         Variant::BTree => 1000,
@@ -237,7 +240,7 @@ fn here(kib: u32, options: AffineOptions, records: u64, disk: Option<&HardDisk>)
     let (mut tree, _) = AffineTree::open(space, options.memory_bytes, Arc::new(Last))?;
     let (mut inserts, mut queries) = counts(options, records);
     if disk.is_some() {
-        // Each takes tens of milliseconds. Messages that stay in the root cost nothing.
+        // Each operation needs tens of milliseconds. Messages that remain in the root cost nothing.
         queries = 40;
         inserts = if options.variant == Variant::BTree {
             40
@@ -259,7 +262,7 @@ fn here(kib: u32, options: AffineOptions, records: u64, disk: Option<&HardDisk>)
     })
 }
 
-/// Returns a line of one figure of a sweep.
+/// Returns one figure of a sweep as a line.
 pub(super) fn line(what: &str, who: &str, points: &[Point], of: Figure) -> Line {
     let spot = |point: &Point| Spot {
         at: At::Number(f64::from(point.kib)),
@@ -271,7 +274,7 @@ pub(super) fn line(what: &str, who: &str, points: &[Point], of: Figure) -> Line 
     }
 }
 
-/// Returns the points of a line that others have measured, in microseconds of any one figure.
+/// Converts a published line, in microseconds, to points.
 pub(super) fn points_of(line: &Line) -> Vec<Point> {
     let point = |spot: &Spot| {
         Some(Point {
@@ -284,37 +287,37 @@ pub(super) fn points_of(line: &Line) -> Vec<Point> {
     line.points.iter().filter_map(point).collect()
 }
 
-/// Returns the node size in KiB at which a figure is least.
+/// Returns the node size in KiB with the lowest value of a figure.
 pub(super) fn best(points: &[Point], of: Figure) -> f64 {
     let least = points.iter().min_by(|one, other| of(one).total_cmp(&of(other)));
     least.map_or(0.0, |point| f64::from(point.kib))
 }
 
-/// What an insert took.
+/// Returns the time of an insert in microseconds.
 pub(super) fn insert_us(point: &Point) -> f64 {
     point.insert_us
 }
 
-/// What a query took.
+/// Returns the time of a query in microseconds.
 pub(super) fn query_us(point: &Point) -> f64 {
     point.query_us
 }
 
-/// A figure of a point.
+/// Selects a figure of a point.
 pub(super) type Figure = fn(&Point) -> f64;
-/// Both operations, by their names on an axis.
+/// Both operations and their names on an axis.
 pub(super) const OPERATIONS: [(&str, Figure); 2] = [("inserts", insert_us), ("queries", query_us)];
 
-/// Returns the largest node size in KiB that was measured, up to a size.
+/// Returns the largest measured node size in KiB that does not exceed `kib`.
 pub(super) fn largest(points: &[Point], kib: f64) -> f64 {
     let sizes = points.iter().map(|point| f64::from(point.kib));
     sizes.filter(|size| *size <= kib).fold(0.0, f64::max)
 }
 
-/// Figures that begin so are the best nodes on each disk of Table 2.
+/// Prefix of figures that list the optimal nodes on each disk of Table 2.
 pub(super) const DISKS: &str = "disks";
 
-/// Returns the best nodes on each disk of Table 2, from one sweep of counts.
+/// Returns the optimal nodes on each disk of Table 2, computed from one sweep of counts.
 pub(super) fn by_disk(who: &str, points: &[Point]) -> Vec<Line> {
     let line = |(what, figure): (&str, Figure)| Line {
         name: format!("{DISKS}, {who}, {what}"),
@@ -332,22 +335,23 @@ pub(super) fn by_disk(who: &str, points: &[Point]) -> Vec<Line> {
     OPERATIONS.map(line).to_vec()
 }
 
-/// Returns a figure at a node size, as a multiple of the least; none if that was not measured.
+/// Returns the figure at a node size as a multiple of the minimum, or `None` if that size was not
+/// measured.
 pub(super) fn beyond(points: &[Point], kib: f64, of: Figure) -> Option<f64> {
     let point = points.iter().find(|point| f64::from(point.kib) == kib)?;
     let least = points.iter().map(of).fold(f64::INFINITY, f64::min);
     (least > 0.0).then(|| of(point) / least)
 }
 
-/// A curve c(1 + αB)·g(B) of Table 3 through points: α for an element, and the root of the mean
-/// square of the errors.
+/// A curve c(1 + αB)·g(B) of Table 3, fitted to points: α per element, and the root mean square
+/// error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Curve {
     pub(super) alpha: f64,
     pub(super) rms: f64,
 }
 
-/// Fits a curve; none where the points contradict it.
+/// Fits a curve. Returns `None` if the points contradict it.
 pub(super) fn curve(points: &[Point], of: Figure, shape: fn(f64) -> f64) -> Option<Curve> {
     let elements = |point: &Point| f64::from(point.kib) * 1024.0 / ELEMENT as f64;
     let samples = points

@@ -1,4 +1,4 @@
-//! `alluvium-lab list`: what is in the register.
+//! `alluvium-lab list`: lists the experiments of the register.
 
 use super::{Context, Place};
 use alluvium_cli::kit::{Exit, Output};
@@ -61,7 +61,7 @@ impl Verb {
     }
 }
 
-/// Returns an experiment for programs.
+/// Returns the JSON description of an experiment.
 fn described(experiment: &Experiment, results: &[&str]) -> Value {
     let measures: Vec<Value> = experiment.measures.iter().map(of_measure).collect();
     let document = alluvium_lab::document(experiment.document());

@@ -1,4 +1,4 @@
-//! What the program does, a file for each verb.
+//! The subcommands of the program, a file for each.
 
 mod list;
 mod oracles;
@@ -29,14 +29,14 @@ pub(crate) struct Arguments {
     what: What,
 }
 
-/// What is common to all verbs.
+/// The context shared by all subcommands.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Context {
     /// Print JSON for programs instead of text for people.
     #[arg(long, global = true)]
     json: bool,
-    /// The memory that a measured process may take in all, as in 512M or 2G [default: as the size
-    /// of the experiment says].
+    /// The memory limit of a measured process, page cache included, as in 512M or 2G [default: the
+    /// limit of the experiment's size].
     #[arg(long, global = true, value_name = "SIZE", value_parser = kit::parse)]
     memory: Option<Bytes>,
 }
@@ -87,7 +87,7 @@ impl Arguments {
 }
 
 impl Place {
-    /// Refuses a file where a directory is wanted.
+    /// Rejects a path that exists and is not a directory.
     fn check(&self) -> Result<()> {
         if self.results.exists() && !self.results.is_dir() {
             return Err(usage(format!(

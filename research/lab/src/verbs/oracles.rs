@@ -1,4 +1,4 @@
-//! `alluvium-lab oracles`: numbers of the research beside what our models compute.
+//! `alluvium-lab oracles`: compares numbers of the research with the results of our models.
 
 use super::Context;
 use alluvium_cli::kit::{Exit, Output};

@@ -1,4 +1,4 @@
-//! `alluvium-lab report`: one page of published figures and ours.
+//! `alluvium-lab report`: writes a page of published figures and ours.
 
 use super::Place;
 use alluvium_cli::kit::{Exit, failure, note};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 #[command(after_help = REPORT_EXAMPLES)]
 pub(crate) struct Verb {
-    /// The page that is written [default: report.html beside the results].
+    /// The page to write [default: report.html in the results directory].
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
@@ -60,7 +60,7 @@ impl Verb {
     }
 }
 
-/// Refuses to replace a file that the Lab has not written.
+/// Refuses to overwrite a file that the Lab did not write.
 fn check_page(path: &Path) -> Result<()> {
     let file = match fs::File::open(path) {
         Ok(file) => file,

@@ -1,4 +1,4 @@
-//! `alluvium-lab run`: measures experiments, and keeps what came of them.
+//! `alluvium-lab run`: measures experiments and stores the results.
 
 use super::{Context, Place};
 use alluvium_bench::run::Cap;
@@ -19,35 +19,36 @@ pub(crate) struct Verb {
     /// The experiments, as `alluvium-lab list` names them.
     #[arg(value_name = "ID", required = true)]
     pub(crate) ids: Vec<String>,
-    /// Take seconds: small data, which does not keep the document's ratio to memory. This is the
+    /// Run for seconds: small data, which does not keep the document's ratio to memory. This is the
     /// default.
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
-    /// Take minutes to hours: a tenth of the document's data, up to 8 GB.
+    /// Run for minutes to hours: a tenth of the document's data, up to 8 GB.
     #[arg(long)]
     pub(crate) full: bool,
     /// The engines, separated by commas; those other than alluvium are in the program
     /// alluvium-rivals.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub(crate) engines: Vec<String>,
-    /// How many records, or keys, instead of those of the size.
+    /// The number of records, or keys [default: that of the size].
     #[arg(long, value_name = "N", value_parser = parse_records)]
     pub(crate) records: Option<u64>,
-    /// What is done before a phase is measured: operations, as in 20M, or a time, as in 8s
-    /// [default: as the size says].
+    /// The warm-up before each phase: operations, as in 20M, or a time, as in 8s [default: that of
+    /// the size].
     #[arg(long, value_name = "AMOUNT", value_parser = parse_amount)]
     pub(crate) warm: Option<Amount>,
-    /// What is measured of a phase [default: as the size says].
+    /// The measured part of each phase [default: that of the size].
     #[arg(long, value_name = "AMOUNT", value_parser = parse_amount)]
     pub(crate) run: Option<Amount>,
-    /// How long an engine may go on by itself after a load, at most [default: as the size says].
+    /// The maximum time for an engine's background work after a load [default: that of the size].
     #[arg(long, value_name = "TIME", value_parser = parse_amount)]
     pub(crate) settle: Option<Amount>,
-    /// No control group: engines are told the memory, and the page cache takes what there is. So it
-    /// is without root, too, which is said.
+    /// Do not limit memory with a control group: engines are configured for the memory, but the
+    /// page cache is unlimited. This is also the case, with a note, when the program does not run
+    /// as root.
     #[arg(long)]
     pub(crate) no_cap: bool,
-    /// Where the stores are made, and removed in the end: a directory that is empty, or not there
+    /// The directory for the stores, which are removed at the end; it must be empty, or not exist
     /// yet.
     #[arg(long, value_name = "PATH", default_value = "alluvium-lab-data")]
     pub(crate) directory: PathBuf,
@@ -63,12 +64,12 @@ Examples:
 
 --memory is what a process may take in all, page cache included [default: as the size says].";
 
-/// An id is not longer than this; more of it is not repeated in an error.
+/// Maximum length of an id; longer arguments are shortened in error messages.
 const MOST_LETTERS: usize = 60;
 
 impl Verb {
     pub(super) fn run(&self, context: &Context) -> Result<Exit> {
-        // All is known to make sense before the first is measured.
+        // Validate all experiments before measuring the first.
         let mut all = Vec::new();
         for id in &self.ids {
             let experiment = find(id)?;
@@ -148,7 +149,7 @@ impl Verb {
         let was_there = self.directory.exists();
         let results = alluvium_lab::run(experiment, request, surroundings);
         if !was_there {
-            // Only if it is empty.
+            // Removes the directory only if it is empty.
             let _ = fs::remove_dir(&self.directory);
         }
         results?.ok_or_else(|| {
@@ -166,7 +167,7 @@ impl Verb {
         if self.full { Size::Full } else { Size::Quick }
     }
 
-    /// Refuses a directory that holds anything: what is made there has names that may be taken.
+    /// Rejects a directory that is not empty, because new files could collide with existing ones.
     fn check_directory(&self) -> Result<()> {
         let path = self.directory.display();
         let mut entries = match fs::read_dir(&self.directory) {
@@ -182,7 +183,7 @@ impl Verb {
         Ok(())
     }
 
-    /// Returns the command line that repeats this.
+    /// Returns the command line that repeats this run.
     fn command(&self, context: &Context, experiment: &Experiment) -> String {
         let mut command = format!("alluvium-lab run {} --{}", experiment.id, self.size().name());
         let mut add = |name: &str, value: Option<String>| {
@@ -214,7 +215,7 @@ impl Verb {
     }
 }
 
-/// Returns the experiment of an id that can be run.
+/// Returns the experiment with this id, if it can be run.
 fn find(id: &str) -> Result<&'static Experiment> {
     let Some(experiment) = alluvium_lab::find(id) else {
         let id: String = id.chars().take(MOST_LETTERS).collect();
@@ -234,12 +235,12 @@ fn find(id: &str) -> Result<&'static Experiment> {
     Ok(experiment)
 }
 
-/// Returns whether it makes files that are somewhere: those of engines, or of a study.
+/// Returns whether the experiment creates files: stores of engines, or files of a study.
 fn makes_stores(experiment: &Experiment) -> bool {
     matches!(experiment.work, Work::Engines(_) | Work::Study(_))
 }
 
-/// Published figures and ours, side by side.
+/// Prints published figures and ours as a table.
 fn print(experiment: &Experiment, results: &Results) -> Result<()> {
     let mut rows = Vec::new();
     for measure in experiment.measures {
@@ -262,7 +263,7 @@ fn print(experiment: &Experiment, results: &Results) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Values with the names of those that have them.
+/// Joins the values, each with the name of its series.
 fn joined(names: &[&str], values: &[String]) -> String {
     let named = names.iter().zip(values).filter(|(_, value)| !value.is_empty());
     let named: Vec<String> = named.map(|(name, value)| format!("{name}: {value}")).collect();

@@ -1,4 +1,4 @@
-//! The Lab from outside: its page, and its program.
+//! Integration tests of the Lab's page and program.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A directory of a test, and the program in it.
+/// A test directory in which the program runs.
 pub(crate) struct Place {
     directory: TempDir,
 }
 
-/// What the program printed, and how it ended.
+/// Output and exit status of the program.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -32,14 +32,14 @@ impl Said {
         serde_json::from_slice(&self.out).expect("it printed JSON")
     }
 
-    /// It ended with this code.
+    /// Asserts the exit code.
     #[track_caller]
     pub(crate) fn ended(self, code: i32) -> Said {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
 
-    /// It complained in these words.
+    /// Asserts that the error output contains these words.
     #[track_caller]
     pub(crate) fn complained(self, words: &str) -> Said {
         assert!(self.err.contains(words), "{words:?} is not in {self:?}");
@@ -80,14 +80,14 @@ impl Place {
         command.output().expect("the program runs").into()
     }
 
-    /// It ends well.
+    /// Runs the program and asserts success.
     #[track_caller]
     pub(crate) fn done<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Said {
         self.run(arguments).ended(0)
     }
 }
 
-/// Returns the program, without what the environment says to it.
+/// Returns a command for the program, without environment variables that affect it.
 pub(crate) fn binary() -> Command {
     Command::new(env!("CARGO_BIN_EXE_alluvium-lab"))
 }

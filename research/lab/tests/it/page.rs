@@ -1,4 +1,4 @@
-//! The page of the Lab: well formed, whole, and safe against what stands in results.
+//! The page of the Lab: it is well formed and complete, and escapes the contents of results.
 
 use alluvium_bench::report::machine::Machine;
 use alluvium_bench::run::Failure;
@@ -8,7 +8,7 @@ use alluvium_lab::{
 
 const HOSTILE: &str = "<script>alert(1)</script> \"quoted\" & 'more'";
 
-/// Results with a figure wherever the document has a value, and text that would be markup.
+/// Results with a figure wherever the document has a value, and with texts that contain markup.
 fn results(experiment: &Experiment) -> Results {
     let figures = experiment.measures.iter().map(|measure| {
         let places: Vec<At> = measure
@@ -63,11 +63,11 @@ fn entries(has_results: impl Fn(&Experiment) -> bool) -> Vec<Entry> {
         .collect()
 }
 
-/// Elements that have no end.
+/// Elements without an end tag.
 const VOID: [&str; 3] = ["meta", "br", "link"];
 
-/// The elements of a page in their order, each with its attributes; panics where one is not closed
-/// in its order, or a character should be escaped.
+/// Returns the elements of a page in order, each with its attributes. Panics if an element is not
+/// closed in order or if a character is not escaped.
 #[track_caller]
 fn parse(html: &str) -> Vec<(String, String)> {
     let mut rest = html.strip_prefix("<!DOCTYPE html>\n").expect("a doctype");
@@ -101,7 +101,7 @@ fn parse(html: &str) -> Vec<(String, String)> {
     all
 }
 
-/// The values of an attribute.
+/// Returns the values of an attribute.
 fn values<'a>(elements: &'a [(String, String)], attribute: &str) -> Vec<&'a str> {
     let start = format!("{attribute}=\"");
     let value = |(_, attributes): &'a (String, String)| {

@@ -1,10 +1,10 @@
-//! The program: the register, tiny runs of every experiment by the real binary, the page, and
-//! what is refused.
+//! The program: the register, tiny runs of every experiment with the real binary, the page, and
+//! rejected arguments.
 
 use crate::{Place, Said};
 use std::collections::BTreeSet;
 
-/// `alluvium-lab run` with few records.
+/// Runs `alluvium-lab run` with few records.
 fn run(place: &Place, ids: &[&str], more: &[&str]) -> Said {
     let (data, results) = (place.path("lab data"), place.path("results"));
     let mut words = vec!["run"];
@@ -14,7 +14,7 @@ fn run(place: &Place, ids: &[&str], more: &[&str]) -> Said {
     words.extend(["--directory", data.to_str().unwrap()]);
     words.extend(["--results", results.to_str().unwrap()]);
     words.extend(more);
-    // The memory of an experiment is its own, not that of these tests' stores.
+    // The memory limit is the experiment's, not the one for the stores of these tests.
     let mut command = crate::binary();
     command.args(&words).stdin(std::process::Stdio::null());
     command.output().expect("the binary runs").into()
@@ -70,7 +70,7 @@ fn every_experiment_that_can_run_runs_and_has_its_place_in_the_page() {
         some.map(|entry| entry["id"].as_str().unwrap()).collect()
     };
     let mut runnable = of(is_runnable);
-    // A study of systems of others needs them, and a program of its own.
+    // A study of third-party systems needs these systems, and the program `alluvium-rivals`.
     runnable.retain(|id| {
         let experiment = alluvium_lab::find(id).unwrap();
         !matches!(experiment.work, alluvium_lab::Work::Study(_))
@@ -87,11 +87,11 @@ fn every_experiment_that_can_run_runs_and_has_its_place_in_the_page() {
         for figures in kept["figures"].as_array().unwrap() {
             let name = figures["measure"].as_str().unwrap();
             let lines = figures["lines"].as_array().unwrap();
-            // A curve through times of a device is there only if they have one.
+            // A curve is fitted only if the measured times allow it.
             if name.contains("of the curve") {
                 continue;
             }
-            // Quotients need the other engine, which is not measured here, and are not made up.
+            // Quotients need another engine. It is not measured here, so there must be no quotient.
             assert_eq!(
                 lines.is_empty(),
                 ["against RocksDB", "against LevelDB"]
@@ -99,7 +99,7 @@ fn every_experiment_that_can_run_runs_and_has_its_place_in_the_page() {
                     .any(|other| name.contains(other)),
                 "{id}: {figures}"
             );
-            // Counts and simulations have lines of their own.
+            // Counts and simulations have other line names.
             let is_engine = id.starts_with("seed-0/S");
             assert!(
                 !is_engine || lines.iter().all(|line| line["name"] == "alluvium"),
@@ -124,7 +124,7 @@ fn every_experiment_that_can_run_runs_and_has_its_place_in_the_page() {
         assert!(html.contains(&format!("{id}: ")), "{id}");
     }
     assert!(html.contains("alluvium (ours)") && html.contains("--records 2000"));
-    // The Lab's own page is written again, and beside the results if no name is given.
+    // The Lab may overwrite a page of its making. The default location is the results directory.
     place.done(words);
     place.done(["report", "--results", results.to_str().unwrap()]);
     assert!(results.join("report.html").is_file());
@@ -220,7 +220,7 @@ fn files_of_others_are_left_alone() {
         .run(["report", "--results", none])
         .ended(1)
         .complained("there are no results");
-    // What makes no store does not ask where stores may be made.
+    // An experiment without a store does not check the store directory.
     run(&place, &["seed-0/Q1"], &[]).ended(0);
     let results = place.path("results");
     let results = results.to_str().unwrap();

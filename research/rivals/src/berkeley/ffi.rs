@@ -1,4 +1,4 @@
-//! What `calls.c` offers of Berkeley DB. Names and types are those of that file.
+//! The functions of `calls.c`, a shim for Berkeley DB. Names and types follow that file.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -13,7 +13,7 @@ macro_rules! opaque {
 
 opaque! { Store Cursor }
 
-/// What was counted of the cache's pages.
+/// Counters of the cache's pages.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {

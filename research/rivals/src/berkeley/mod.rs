@@ -1,9 +1,10 @@
 //! Berkeley DB 5.3, Debian's library: a B-tree with pages of 512 bytes to 64 KiB.
 //!
-//! Set up as its reference guide says for writers that may lose nothing when the process dies:
-//! transactions with `DB_TXN_WRITE_NOSYNC`, so that each put has its log record in the page cache;
-//! checkpoints as the log grows; a cache of half of the memory, since Debian builds the library
-//! without direct I/O and the page cache has the rest. Without a log it is a concurrent data store.
+//! Configured as its reference guide recommends for writers that must not lose data when the
+//! process dies: transactions with `DB_TXN_WRITE_NOSYNC`, so that the log record of each put is in
+//! the page cache; checkpoints as the log grows; and a cache of half of the memory, because Debian
+//! builds the library without direct I/O and the page cache uses the rest. Without a log, the store
+//! uses Berkeley DB's Concurrent Data Store.
 
 mod ffi;
 mod store;
@@ -16,9 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use store::{Move, Moved};
 
 const CACHE_PERCENT: u64 = 50;
-/// The library's own choice: the file system's block, of 4 KiB on Linux.
+/// The library's default: the file system's block size, which is 4 KiB on Linux.
 const PAGE: u32 = 4 << 10;
-/// The log may grow by as much before pages are written, and is looked at after as many puts.
+/// Log growth that triggers a checkpoint, and the number of puts between checks.
 const CHECKPOINT_KIB: u32 = 64 << 10;
 const PUTS: u64 = 4096;
 
@@ -106,7 +107,7 @@ struct Thread<'a> {
 }
 
 impl Thread<'_> {
-    /// Counts a change, and has pages written once the log has grown.
+    /// Counts a change, and starts a checkpoint if the log has grown enough.
     fn count(&self) -> Result<()> {
         let before = self.engine.puts.fetch_add(1, Ordering::Relaxed);
         if self.engine.logging == Logging::Written && before % PUTS == PUTS - 1 {
@@ -150,7 +151,7 @@ impl Session for Thread<'_> {
                         if count == limit {
                             return Ok(count);
                         }
-                        // Behind a deadlock it goes on with the key that follows.
+                        // After a deadlock, the scan continues with the next key.
                         after.clear();
                         after.extend_from_slice(&self.key[..key]);
                         after.push(0);

@@ -1,4 +1,4 @@
-//! A B-tree of Berkeley DB in a directory, and what it counts.
+//! A B-tree of Berkeley DB in a directory, with its page counters.
 
 use super::ffi;
 use crate::c::c_path;
@@ -7,43 +7,43 @@ use std::ffi::{CStr, c_int};
 use std::path::Path;
 use std::ptr;
 
-/// What the library takes for a page.
+/// Minimum page size of the library.
 const LEAST_PAGE: u32 = 512;
 const MOST_PAGE: u32 = 64 << 10;
-/// A cache that is smaller than this is made larger by a quarter of itself.
+/// The library enlarges caches below this size by a quarter.
 const EXACT_CACHE: u64 = 500 << 20;
-/// Values that are longer than any before have as much space made for them, at most.
+/// Maximum bytes of a pair's key or value. A buffer grows up to this size.
 const MOST_BYTES: u32 = 64 << 20;
 
-/// How a B-tree is opened.
+/// The sizes with which a B-tree is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// Bytes of a page, a power of two from 512 to 64 KiB. A tree that is there keeps its own.
+    /// Bytes of a page, a power of two from 512 to 64 KiB. An existing tree keeps its page size.
     pub(crate) page_bytes: u32,
     /// Bytes of the cache.
     pub(crate) cache_bytes: u64,
 }
 
-/// What happens to changes before their pages are written.
+/// The logging mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logging {
-    /// Each is a transaction, whose log record is written and not synced.
+    /// Each change is a transaction, whose log record is written but not synced.
     Written,
-    /// There is no log: pages are written as the cache wants space, and when it is closed.
+    /// No log. Pages are written when the cache evicts them and when the store is closed.
     None,
 }
 
-/// Pages that the cache has read and written.
+/// Number of pages that the cache has read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pages {
-    /// From the file.
+    /// Pages read from the file.
     pub(crate) reads: u64,
-    /// To the file.
+    /// Pages written to the file.
     pub(crate) writes: u64,
 }
 
 impl Pages {
-    /// Returns what was counted since.
+    /// Returns the difference to an earlier count.
     pub(crate) fn since(self, before: Pages) -> Pages {
         Pages {
             reads: self.reads - before.reads,
@@ -51,7 +51,7 @@ impl Pages {
         }
     }
 
-    /// Returns all of them.
+    /// Returns the sum of reads and writes.
     pub(crate) fn moved(self) -> u64 {
         self.reads + self.writes
     }
@@ -83,13 +83,13 @@ pub(super) fn version() -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// Returns how many bytes a slice has, as the library counts them.
+/// Returns the length of a slice as the library's integer type.
 fn len(bytes: &[u8]) -> Result<u32> {
     Ok(u32::try_from(bytes.len())?)
 }
 
 impl Store {
-    /// Opens the B-tree of a directory, or makes one.
+    /// Opens the B-tree in a directory, or creates it.
     pub(crate) fn open(directory: &Path, sizes: Sizes, logging: Logging) -> Result<Store> {
         let Sizes {
             page_bytes,
@@ -118,7 +118,7 @@ impl Store {
         Ok(Store { store })
     }
 
-    /// Writes a pair.
+    /// Inserts or replaces a pair.
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let (key_bytes, value_bytes) = (len(key)?, len(value)?);
         // SAFETY: the store is open; key and value live through the call.
@@ -133,7 +133,7 @@ impl Store {
         })
     }
 
-    /// Deletes a key, if it is there.
+    /// Deletes a key. A missing key is not an error.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<()> {
         // SAFETY: the store is open; the key lives through the call.
         match unsafe { ffi::alluvium_berkeley_delete(self.store, key.as_ptr().cast(), len(key)?) } {
@@ -142,7 +142,8 @@ impl Store {
         }
     }
 
-    /// Reads the value of a key into a buffer, which grows if it must; returns whether it is there.
+    /// Reads the value of a key into a buffer, which grows if necessary. Returns `None` for a
+    /// missing key.
     pub(crate) fn get<'b>(&self, key: &[u8], buffer: &'b mut Vec<u8>) -> Result<Option<&'b [u8]>> {
         let key_bytes = len(key)?;
         loop {
@@ -170,7 +171,7 @@ impl Store {
         }
     }
 
-    /// Returns a cursor that is nowhere yet.
+    /// Returns a cursor without a position.
     pub(super) fn cursor(&self) -> Result<Cursor<'_>> {
         let mut cursor = ptr::null_mut();
         // SAFETY: the store is open, and outlives the cursor, which borrows it.
@@ -181,13 +182,13 @@ impl Store {
         })
     }
 
-    /// Writes dirty pages; with a log, if it has grown by as much since.
+    /// Writes dirty pages. With a log, only if it has grown by `log_kib` since the last checkpoint.
     pub(crate) fn checkpoint(&self, log_kib: u32) -> Result<()> {
         // SAFETY: the store is open.
         check(unsafe { ffi::alluvium_berkeley_checkpoint(self.store, log_kib) })
     }
 
-    /// Returns the pages that were read and written since it was opened.
+    /// Returns the pages read and written since the store was opened.
     pub(crate) fn pages(&self) -> Result<Pages> {
         let mut counts = ffi::Counts::default();
         // SAFETY: the store is open, and the counts are written once.
@@ -198,10 +199,10 @@ impl Store {
         })
     }
 
-    /// Closes it, and says what could not be written.
+    /// Closes the store and reports failed writes.
     pub(crate) fn close(mut self) -> Result<()> {
         let store = std::mem::replace(&mut self.store, ptr::null_mut());
-        // SAFETY: it is open, and forgotten.
+        // SAFETY: the store is open, and its pointer has been replaced by null.
         check(unsafe { ffi::alluvium_berkeley_close(store) })
     }
 }
@@ -215,7 +216,7 @@ impl Drop for Store {
     }
 }
 
-/// Makes a buffer of as many bytes, if a pair of ours can have them.
+/// Resizes a buffer to `bytes`, or fails if no pair of ours can be as long.
 fn grow(buffer: &mut Vec<u8>, bytes: u32) -> Result<()> {
     ensure!(
         bytes <= MOST_BYTES && bytes as usize > buffer.len(),
@@ -226,34 +227,34 @@ fn grow(buffer: &mut Vec<u8>, bytes: u32) -> Result<()> {
     Ok(())
 }
 
-/// A place among the pairs.
+/// A position among the pairs.
 pub(super) struct Cursor<'s> {
     cursor: *mut ffi::Cursor,
     store: std::marker::PhantomData<&'s Store>,
 }
 
-/// Where a cursor moves.
+/// The target of a cursor's move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move<'k> {
-    /// To the first pair from a key on.
+    /// The first pair whose key is not less than this key.
     To(&'k [u8]),
-    /// To the next pair.
+    /// The next pair.
     Next,
 }
 
-/// What a move came to.
+/// The result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// There is a pair: the bytes of its key, and of its value.
+    /// A pair: bytes of its key and of its value.
     Pair(usize, usize),
-    /// There is none.
+    /// There is no further pair.
     End,
-    /// Another thread waited for this one: the cursor must be closed.
+    /// A deadlock with another thread: the cursor must be closed.
     Deadlock,
 }
 
 impl Cursor<'_> {
-    /// Moves, and reads the pair there.
+    /// Moves the cursor and reads the pair at its new position.
     pub(super) fn step(&mut self, by: Move<'_>, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<Moved> {
         loop {
             let mut key_bytes = 0;

@@ -1,5 +1,5 @@
-//! Advice for the mappings of LevelDB's tables: their access is random. LevelDB makes them by
-//! itself, one when a table is opened, and has no call for it.
+//! Advises the kernel that access to LevelDB's mapped tables is random. LevelDB maps a table when
+//! it opens it, and has no API for such advice.
 
 use anyhow::{Context, Result};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often it is looked whether there are new mappings.
+/// Interval between checks for new mappings.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Advice {
         })
     }
 
-    /// Keys are looked up from now on.
+    /// Enables the advice; called when keys are looked up.
     pub(super) fn want(&self) {
         if !self.shared.is_wanted.load(Ordering::Relaxed) {
             self.shared.is_wanted.store(true, Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl Advice {
     pub(super) fn stop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, only its advice would be missing.
+            // The thread does not panic. If it did, only its advice would be missing.
             let _ = thread.join();
         }
     }
@@ -63,15 +63,15 @@ fn advise_always(shared: &Shared) {
     }
 }
 
-/// Advises every mapping of a table that is not known yet.
+/// Advises each mapping of a table that is not in `known` yet.
 fn advise(known: &mut Vec<(usize, usize)>) {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else {
         return;
     };
     let tables: Vec<(usize, usize)> = maps.lines().filter_map(table).collect();
     for &(start, end) in tables.iter().filter(|range| !known.contains(range)) {
-        // SAFETY: advice changes no byte. If the mapping has gone meanwhile, it says so, or advises
-        // what has come in its place.
+        // SAFETY: advice changes no byte. If the mapping no longer exists, the call fails or
+        // advises the mapping that has replaced it.
         unsafe {
             madvise(start as *mut std::ffi::c_void, end - start, MADV_RANDOM);
         }
@@ -79,7 +79,7 @@ fn advise(known: &mut Vec<(usize, usize)>) {
     *known = tables;
 }
 
-/// Returns the range of a line of `/proc/self/maps` that is a table.
+/// Returns the address range of a line of `/proc/self/maps` if it maps a table.
 fn table(line: &str) -> Option<(usize, usize)> {
     if !line.ends_with(".ldb") {
         return None;

@@ -1,4 +1,4 @@
-//! What is used of LevelDB's C API (`leveldb/c.h`, 1.23). Names and types are those of the header.
+//! The part of LevelDB's C API (`leveldb/c.h`, 1.23) used here. Names and types follow the header.
 
 use std::ffi::{c_char, c_int};
 

@@ -1,10 +1,10 @@
-//! LevelDB by its C API.
+//! LevelDB through its C API.
 //!
-//! Set up as its documentation says (`doc/index.md`): a Bloom filter of 10 bits, a larger write
-//! buffer, a cache of blocks; no compression, for values do not compress. It maps its tables into
-//! memory, where a far read-ahead of the device would drag in megabytes for each read. Once a
-//! session looks up keys, all mappings of tables are advised that access is random. While a load
-//! compacts, they are not: there reading ahead is right.
+//! Configured as its documentation recommends (`doc/index.md`): a Bloom filter of 10 bits, a larger
+//! write buffer, a block cache; no compression, because values are incompressible. LevelDB maps its
+//! tables into memory, so that a large read-ahead of the device would load megabytes for each read.
+//! Once a session looks up keys, all mappings of tables are advised that access is random. They are
+//! not advised while a load compacts, because compactions benefit from read-ahead.
 
 mod advice;
 mod ffi;
@@ -22,9 +22,9 @@ const CACHE_PERCENT: u64 = 25;
 const MEMTABLE_PERCENT: u64 = 12;
 const BLOOM_BITS: i32 = 10;
 const FILE: usize = 8 << 20;
-/// Tables that may be open at once; all of them in stores of this size.
+/// Maximum number of open tables, which covers all tables of stores of this size.
 const OPEN_FILES: i32 = 10_000;
-/// Scans of at least this many records are better off with reading ahead.
+/// Scans of at least this many records benefit from read-ahead.
 const LONG: usize = 1000;
 const MIB: u64 = 1 << 20;
 
@@ -58,7 +58,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     Ok(Box::new(opened(&setup.directory.join("store"), sizes)?))
 }
 
-/// Bytes of a store's parts.
+/// Sizes in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     cached: u64,
@@ -141,8 +141,8 @@ impl Engine for LevelDb {
     }
 
     fn flush(&self) -> Result<()> {
-        // There is no call for it; the memtable is written out when it is full, and what it holds
-        // is in the log.
+        // LevelDB has no call to flush. The memtable is flushed when it is full, and its contents
+        // are in the log.
         Ok(())
     }
 

@@ -1,9 +1,10 @@
-//! What LevelDB writes for each byte inserted, counted, beside the model and the simulation of Lim
-//! (§4.4.4, Figure 4.10), and how fast it takes inserts (Figure 4.3).
+//! Measures LevelDB's write amplification, compared with the model and the simulation of Lim
+//! (§4.4.4, Figure 4.10), and its insert throughput (Figure 4.3).
 //!
-//! As there: items are 18 bytes smaller than 1,000, each key is inserted once, and then at random
-//! while bytes are counted that the process hands to the system. Where nothing but bytes is
-//! measured, inserts wait for compactions, so that tables do not pile up in level 0.
+//! As in the thesis, items are 18 bytes smaller than 1,000. Each key is inserted once; further
+//! inserts use random keys while the bytes that the process passes to the operating system are
+//! counted. If only bytes are measured, inserts wait for compactions, so that tables do not
+//! accumulate in level 0.
 
 use super::{LevelDb, MIB, Sizes, opened};
 use crate::failure::free;
@@ -17,32 +18,32 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes of a key and a value; LevelDB's formats add about 18.
+/// Bytes of a key and a value. LevelDB's formats add about 18 bytes.
 const KEY: usize = 16;
 const VALUE: usize = 966;
-/// Bytes that an item is counted as.
+/// Bytes that each item is counted as.
 const ITEM: f64 = 1000.0;
-/// LevelDB's standard sizes of a memtable and a table.
+/// LevelDB's default sizes of a memtable and a table.
 const MEMTABLE: u64 = 4 * MIB;
 const TABLE: usize = 2 << 20;
-/// Tables of level 0 from which on inserts wait: one fewer than have them compacted.
+/// Number of level-0 tables from which inserts wait; LevelDB then compacts the level.
 const WAITING: u32 = 4;
-/// Inserts between two looks, a twentieth of a memtable, and how long a look waits.
+/// Inserts between two checks, a twentieth of a memtable, and the pause between checks.
 const BETWEEN: u64 = 200;
 const NAP: Duration = Duration::from_millis(1);
-/// How long nothing is written once all is done: longer than making a table durable takes.
+/// Quiet time after which compactions are considered finished; longer than a sync of a table.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// What is inserted.
+/// The inserts of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Study {
-    /// How many keys there are.
+    /// Number of distinct keys.
     pub keys: u64,
-    /// The exponent of Zipf's law; 0 is uniform.
+    /// Exponent of the Zipf distribution; 0 is uniform.
     pub skew: f64,
     /// Counted inserts for each key.
     pub rounds: f64,
-    /// What the draws follow from.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -57,20 +58,20 @@ impl Study {
     }
 }
 
-/// What was written for each byte inserted.
+/// Write amplification: bytes written for each byte inserted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Written {
-    /// By LevelDB, counted.
+    /// Measured with LevelDB.
     pub counted: f64,
-    /// By the model.
+    /// Predicted by the model.
     pub model: f64,
-    /// By the simulation.
+    /// Computed by the simulation.
     pub simulated: f64,
-    /// Inserts that were counted.
+    /// Number of inserts that were counted.
     pub inserts: u64,
 }
 
-/// Returns the bytes that this process has handed to the system.
+/// Returns the bytes that this process has passed to write system calls.
 fn handed_bytes() -> Result<u64> {
     let text = fs::read_to_string("/proc/self/io").context("reading /proc/self/io")?;
     let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));
@@ -79,7 +80,7 @@ fn handed_bytes() -> Result<u64> {
 }
 
 impl LevelDb {
-    /// Returns how many tables level 0 has.
+    /// Returns the number of tables in level 0.
     fn tables_of_level_0(&self) -> Result<u32> {
         // SAFETY: the database is open, the name ends with zero; what is returned is null or a text
         // that is ours to free.
@@ -96,7 +97,7 @@ impl LevelDb {
         Ok(text.trim().parse()?)
     }
 
-    /// Waits until compactions have caught up: nothing is written for this long.
+    /// Waits for compactions to finish: until nothing has been written for `quiet`.
     fn catch_up(&self, quiet: Duration) -> Result<()> {
         loop {
             let before = handed_bytes()?;
@@ -112,13 +113,13 @@ impl LevelDb {
     }
 }
 
-/// A store with each key of a study in it, whose compactions have caught up.
+/// A store that contains each key of a study and whose compactions have finished.
 struct Loaded {
     engine: LevelDb,
     popularity: Popularity,
-    /// Where in the order of keys each key lies, the most popular first: anywhere.
+    /// Maps popularity rank to position in key order, at random.
     places: Vec<u32>,
-    /// What values are drawn with.
+    /// Source of the values.
     random: Random,
 }
 
@@ -151,8 +152,8 @@ fn load(directory: &Path, study: &Study) -> Result<Loaded> {
 }
 
 impl Loaded {
-    /// Inserts keys as a study says, and waits until compactions have caught up. Returns how many
-    /// were inserted, and the bytes that were written for each of theirs.
+    /// Inserts keys as the study specifies and waits for compactions to finish. Returns the number
+    /// of inserts, and the bytes written for each inserted byte.
     fn insert_again(&mut self, study: &Study, pace: Pace) -> Result<(u64, f64)> {
         let before = handed_bytes()?;
         let inserts = (study.rounds * study.keys as f64) as u64;
@@ -166,10 +167,11 @@ impl Loaded {
     }
 }
 
-/// Counts what LevelDB writes in an empty directory, and has model and simulation say the same.
+/// Measures LevelDB's write amplification in an empty directory and computes the model's and the
+/// simulation's.
 ///
 /// # Errors
-/// As the file system or LevelDB say; for a study that is none.
+/// I/O errors and errors of LevelDB; for an invalid study.
 pub fn count(directory: &Path, study: &Study) -> Result<Written> {
     study.check()?;
     let shape = Shape::standard(study.keys as f64)?;
@@ -187,20 +189,20 @@ pub fn count(directory: &Path, study: &Study) -> Result<Written> {
     })
 }
 
-/// How fast LevelDB takes inserts, and what it writes for them.
+/// The insert throughput of LevelDB, and its write amplification.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Inserts a second, until the last compaction is done that they bring about.
+    /// Inserts per second; the time includes the compactions that the inserts cause.
     pub inserts: f64,
     /// Bytes written for each byte inserted.
     pub written: f64,
 }
 
-/// Measures how fast LevelDB takes inserts into a store with all keys of a study (Figure 4.3). It
-/// makes tables durable, as it does by itself, and not its log.
+/// Measures LevelDB's insert throughput into a store that contains all keys of a study (Figure
+/// 4.3). LevelDB syncs its tables, as it does by default, but not its log.
 ///
 /// # Errors
-/// As the file system or LevelDB say; for a study that is none.
+/// I/O errors and errors of LevelDB; for an invalid study.
 pub fn rate(directory: &Path, study: &Study) -> Result<Rate> {
     study.check()?;
     let mut loaded = load(directory, study)?;
@@ -212,12 +214,12 @@ pub fn rate(directory: &Path, study: &Study) -> Result<Rate> {
     })
 }
 
-/// How fast keys are inserted.
+/// The pace of the inserts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pace {
-    /// As fast as LevelDB lets them.
+    /// As fast as LevelDB accepts them.
     Full,
-    /// Each part of a memtable once compactions have caught up with the one before.
+    /// A fraction of a memtable at a time, each after compactions have caught up.
     AfterCompactions,
 }
 

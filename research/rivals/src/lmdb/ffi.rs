@@ -1,4 +1,4 @@
-//! What is used of LMDB's C API (`lmdb.h`, 0.9). Names and types are those of the header.
+//! The part of LMDB's C API (`lmdb.h`, 0.9) used here. Names and types follow the header.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -13,7 +13,7 @@ macro_rules! opaque {
 
 opaque! { Env Txn Cursor }
 
-/// A handle of a database.
+/// A database handle.
 pub(super) type Dbi = c_uint;
 
 /// `MDB_val`.

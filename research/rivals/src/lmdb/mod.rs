@@ -1,9 +1,9 @@
-//! LMDB by its C API.
+//! LMDB through its C API.
 //!
-//! Set up as its documentation says: no reading ahead, for the data is larger than memory and
-//! access is random; `MDB_NOSYNC`, so that a commit is in the page cache when it returns and
-//! survives the death of the process; a transaction for each operation. It has no log and no cache
-//! of its own.
+//! Configured as its documentation recommends: no read-ahead, because the data is larger than
+//! memory and access is random; `MDB_NOSYNC`, so that a commit is in the page cache when it returns
+//! and survives the death of the process; one transaction for each operation. LMDB has neither a
+//! log nor a cache; it relies on the page cache.
 
 mod ffi;
 
@@ -13,8 +13,8 @@ use anyhow::{Result, bail};
 use std::ffi::{CStr, c_int};
 use std::ptr;
 
-/// Size of the map, in multiples of the data: leaves of a B-tree are two thirds full, and pages
-/// wait for readers.
+/// Size of the map, in multiples of the data. B-tree leaves are two thirds full, and freed pages
+/// are not reused while a reader may need them.
 const ROOM: u64 = 4;
 const LEAST_MAP: u64 = 1 << 30;
 
@@ -24,7 +24,7 @@ struct Lmdb {
     map_bytes: u64,
 }
 
-// SAFETY: an environment may be used by any number of threads, each with transactions of its own.
+// SAFETY: any number of threads may use an environment, each with separate transactions.
 unsafe impl Send for Lmdb {}
 // SAFETY: as above.
 unsafe impl Sync for Lmdb {}
@@ -148,7 +148,7 @@ impl Drop for Thread<'_> {
 }
 
 impl Thread<'_> {
-    /// Writes in a transaction of its own.
+    /// Runs `work` in a new write transaction.
     fn writing(&self, work: impl FnOnce(*mut ffi::Txn, ffi::Dbi) -> Result<()>) -> Result<()> {
         let mut txn = ptr::null_mut();
         // SAFETY: the environment is open, and the transaction ends here.
@@ -167,7 +167,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Reads in the transaction as of now.
+    /// Runs `work` in the read transaction, renewed to the current snapshot.
     fn reading<T>(&mut self, work: impl FnOnce(*mut ffi::Txn, ffi::Dbi) -> Result<T>) -> Result<T> {
         // SAFETY: the transaction is this session's and was reset.
         check(unsafe { ffi::mdb_txn_renew(self.read) })?;

@@ -1,4 +1,4 @@
-//! Statements to a server by `mariadb`, its own client, which reads them as long as this lives.
+//! Sends statements to a server through one process of `mariadb`, its command-line client.
 
 use super::server::Server;
 use anyhow::{Context, Result, bail, ensure};
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-/// A client that is connected.
+/// A connected client process.
 pub(crate) struct Client {
     child: Child,
     statements: ChildStdin,
@@ -38,10 +38,11 @@ impl Client {
         })
     }
 
-    /// Sends statements, and returns the lines of their answers once all are done.
+    /// Sends statements and waits for all of them. Returns the lines of their results.
     ///
     /// # Errors
-    /// When one of them fails: the client then ends, and says why on its standard error.
+    /// When a statement fails. The client process then ends and reports the reason on its standard
+    /// error.
     pub(crate) fn ask(&mut self, statements: &str) -> Result<Vec<String>> {
         self.asked += 1;
         let end = format!("answered {}", self.asked);
@@ -62,10 +63,10 @@ impl Client {
         }
     }
 
-    /// Returns counters of the server by their names.
+    /// Returns status counters of the server by name.
     ///
     /// # Errors
-    /// When one is not there, or is no number.
+    /// When a counter is missing or is not a number.
     pub(crate) fn counters<const N: usize>(&mut self, names: [&str; N]) -> Result<[u64; N]> {
         let list = names.map(|name| format!("'{name}'")).join(", ");
         let lines = self.ask(&format!("SHOW GLOBAL STATUS WHERE Variable_name IN ({list});"))?;
@@ -88,7 +89,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The client may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

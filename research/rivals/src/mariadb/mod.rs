@@ -1,16 +1,16 @@
-//! A MariaDB server of its own: in a directory that is made for it, at a Unix socket, without a
-//! network, ended by its process.
+//! A private MariaDB server: it uses a directory created for it and a Unix socket, has no network,
+//! and ends with the process.
 //!
-//! *Knows*: where the programs are, whether that version has a change buffer, how a server is made,
-//! started and asked.
+//! *Knows*: the location of the programs, whether their version has a change buffer, how a server
+//! is created, started and queried.
 //!
 //! *Does not know*: what is measured.
 //!
 //! *Read in this order*: `programs.rs`, `server.rs`, `client.rs`.
 //!
-//! - **MA1** No server of the system is touched: programs get `--no-defaults`, and all files are in
-//!   the directory.
-//! - **MA2** A server does not outlive what started it.
+//! - **MA1** The system's servers are not affected: programs run with `--no-defaults`, and all
+//!   files are in the directory.
+//! - **MA2** A server does not outlive the process that started it.
 
 mod client;
 mod programs;

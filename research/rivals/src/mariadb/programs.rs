@@ -1,29 +1,29 @@
-//! Where MariaDB's programs are, and of which version they are.
+//! Locates MariaDB's programs and determines their version.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Directories that are not in every user's `PATH`.
+/// Directories that may be missing from the user's `PATH`.
 const BESIDES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/usr/local/bin"];
-/// The first version without a change buffer is 11.0.
+/// Major version of the first release without a change buffer, 11.0.
 const WITHOUT: u32 = 11;
 
-/// The programs that are used.
+/// Paths of the programs, and their version.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(super) server: PathBuf,
     pub(super) install: PathBuf,
     pub(super) client: PathBuf,
-    /// As the server says it.
+    /// The version string that the server prints.
     pub(crate) version: String,
 }
 
 impl Programs {
-    /// Looks for the programs; if there is none that can be measured, returns why.
+    /// Locates the programs. Returns a reason if they cannot be measured.
     ///
     /// # Errors
-    /// When the server does not say its version.
+    /// When the server does not report its version.
     pub(crate) fn find() -> Result<Result<Programs, String>> {
         let mut found = Vec::new();
         for name in ["mariadbd", "mariadb-install-db", "mariadb"] {
@@ -54,7 +54,7 @@ impl Programs {
     }
 }
 
-/// Returns why a version cannot be measured.
+/// Returns the reason why a version cannot be measured, if any.
 fn refused(version: &str) -> Option<String> {
     let Some(number) = number(version) else {
         return Some(format!(
@@ -73,7 +73,8 @@ fn refused(version: &str) -> Option<String> {
     }
 }
 
-/// Returns the number in what the server says, as in `mariadbd  Ver 10.11.6-MariaDB for …`.
+/// Extracts the version number from the server's output, as in `mariadbd  Ver 10.11.6-MariaDB for
+/// …`.
 fn number(version: &str) -> Option<&str> {
     let mut words = version.split_whitespace().skip_while(|word| *word != "Ver");
     words

@@ -1,4 +1,4 @@
-//! A server as a process: its tables are made, it is started, it ends with this.
+//! A server process: system tables are created, the server is started, and drop ends it.
 
 use super::programs::Programs;
 use anyhow::{Context, Result, bail, ensure};
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to begin.
+/// Time limit for the start of a server.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
-/// What a socket's name may have.
+/// Maximum length of a socket's path.
 const MOST_NAME: usize = 100;
-/// The last lines of a log that say why a server has ended.
+/// Number of log lines to report when a server ends unexpectedly.
 const LAST_LINES: usize = 8;
 
-/// Whether changes of secondary indexes wait in the change buffer.
+/// Whether the change buffer collects changes of secondary indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Buffering {
     All,
@@ -34,7 +34,7 @@ impl Buffering {
     }
 }
 
-/// A server that runs, and does not outlive this (MA2).
+/// A running server, which is stopped on drop (MA2).
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -43,10 +43,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Makes tables of the system in `directory`, which is empty, and starts a server there.
+    /// Creates system tables in `directory`, which must be empty, and starts a server there.
     ///
     /// # Errors
-    /// When it ends by itself, with the last lines of its log; when it takes too long.
+    /// When the server ends unexpectedly, with the last lines of its log; when the start times out.
     pub(crate) fn start(
         programs: &Programs,
         directory: &Path,
@@ -96,7 +96,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until it answers.
+    /// Waits until the server answers.
     fn wait(&mut self, log: &Path) -> Result<()> {
         let start = Instant::now();
         while UnixStream::connect(&self.socket).is_err() {
@@ -114,7 +114,7 @@ impl Server {
         Ok(())
     }
 
-    /// Returns a command that is a client of it.
+    /// Returns a command that runs a client of this server.
     pub(super) fn client(&self) -> Command {
         let mut command = Command::new(&self.client);
         command
@@ -126,7 +126,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its files are thrown away: it need not end in order. It may have ended by itself.
+        // A clean shutdown is unnecessary because the files are deleted. The server may have ended
+        // already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -136,7 +137,7 @@ fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("making {}", path.display()))
 }
 
-/// Makes the tables of the system.
+/// Creates the system tables.
 fn install(programs: &Programs, data: &Path, directory: &Path) -> Result<()> {
     let log = directory.join("install.log");
     let status = Command::new(&programs.install)
@@ -161,14 +162,14 @@ fn install(programs: &Programs, data: &Path, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The server refuses to be root if it is not told to be.
+/// The server refuses to run as root without this option.
 fn user() -> Option<&'static str> {
     // SAFETY: it returns a number.
     (unsafe { libc::geteuid() } == 0).then_some("--user=root")
 }
 
-/// Options that keep all but what is measured small: no network, no binary log, no sync for each
-/// transaction, pages past the page cache.
+/// Options that minimise unrelated work: no network, no binary log, no sync for each transaction,
+/// direct I/O for pages.
 fn options(pool_bytes: u64, buffering: Buffering) -> Vec<String> {
     let mut all = vec![
         format!("--innodb-buffer-pool-size={pool_bytes}"),
@@ -208,7 +209,7 @@ mod tests {
     fn a_server_answers_in_its_directory_and_ends_with_its_owner() {
         let place = tempfile::tempdir().unwrap();
         let Ok(programs) = Programs::find().unwrap() else {
-            // The study says what to install.
+            // The study reports which packages to install.
             alluvium_bench::skipped!(
                 "MariaDB 10",
                 "it is not installed, or of a version without a change buffer"

@@ -1,4 +1,4 @@
-//! What is used of RocksDB's C API (`rocksdb/c.h`, 7.8). Names and types are those of the header.
+//! The part of RocksDB's C API (`rocksdb/c.h`, 7.8) used here. Names and types follow the header.
 
 use std::ffi::{c_char, c_double, c_int, c_uchar};
 

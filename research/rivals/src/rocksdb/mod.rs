@@ -1,13 +1,14 @@
-//! RocksDB by its C API: levelled, through the page cache or past it, and universal, past it.
+//! RocksDB through its C API: levelled compaction with the page cache or with direct I/O, and
+//! universal compaction with direct I/O.
 //!
-//! Set up as its wiki recommends ("Setup Options and Basic Tuning", "RocksDB Tuning Guide", "Direct
-//! IO"): Bloom filters of 10 bits, filters and indexes in the block cache, dynamic level sizes, two
-//! background jobs for each processor. The block cache has half of the memory with direct I/O, and
-//! a third without, where the page cache has the rest. Many keys are read by the batched
-//! `MultiGet`.
+//! Configured as its wiki recommends ("Setup Options and Basic Tuning", "RocksDB Tuning Guide",
+//! "Direct IO"): Bloom filters of 10 bits, filters and indexes in the block cache, dynamic level
+//! sizes, two background jobs for each processor. The block cache uses half of the memory with
+//! direct I/O, and a third otherwise; the page cache then uses the rest. Multiple keys are read
+//! with the batched `MultiGet`.
 //!
-//! Asynchronous reads, which RocksDB has for `MultiGet` and scans, cannot be had: the C API of 7.8
-//! has no switch for them, and Debian builds the library without io_uring.
+//! RocksDB's asynchronous reads for `MultiGet` and scans are not available: the C API of 7.8 has no
+//! option for them, and Debian builds the library without io_uring.
 
 mod ffi;
 pub(crate) mod transactions;
@@ -19,14 +20,14 @@ use anyhow::{Context, Result, bail};
 use std::ffi::{CStr, c_int, c_uchar};
 use std::ptr;
 
-/// Shares of the memory.
+/// Shares of the memory, in percent.
 const DIRECT_CACHE_PERCENT: u64 = 50;
 const BUFFERED_CACHE_PERCENT: u64 = 33;
 const MEMTABLE_PERCENT: u64 = 12;
 const MEMTABLES: c_int = 3;
 const BLOCK: usize = 4096;
 const BLOOM_BITS: f64 = 10.0;
-/// What the tuning guide says for compactions past the page cache.
+/// Read-ahead that the tuning guide recommends for compactions with direct I/O.
 const READ_AHEAD: usize = 2 << 20;
 const MIB: u64 = 1 << 20;
 
@@ -36,25 +37,25 @@ enum Style {
     Universal,
 }
 
-/// How files are read and written.
+/// The I/O mode for files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     /// Through the page cache.
     Buffered,
-    /// Past the page cache.
+    /// Direct I/O.
     Direct,
 }
 
-/// How many keys are read.
+/// The method that reads multiple keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MultiGet {
-    /// By the batched `MultiGet`.
+    /// The batched `MultiGet`.
     Batched,
-    /// One by one.
+    /// One `Get` for each key.
     Single,
 }
 
-/// The options of all three.
+/// The options of all three configurations.
 pub(crate) const OPTIONS: &[&str] = &["background-jobs", "cache-percent", "multi-get"];
 
 pub(crate) fn open_buffered(setup: &Setup) -> Result<Box<dyn Engine>> {
@@ -69,7 +70,7 @@ pub(crate) fn open_universal(setup: &Setup) -> Result<Box<dyn Engine>> {
     Ok(Box::new(RocksDb::open(setup, Style::Universal, Access::Direct)?))
 }
 
-/// What the memory comes to, and what was chosen.
+/// Sizes derived from the memory, and the user's options.
 #[derive(Clone, Copy)]
 struct Tuning {
     style: Style,
@@ -106,7 +107,7 @@ impl Tuning {
         })
     }
 
-    /// Returns all options. The caller destroys them.
+    /// Returns all options. The caller must destroy them.
     fn options(self) -> *mut ffi::Options {
         let Tuning {
             cache,
@@ -393,8 +394,8 @@ impl Session for Thread<'_> {
         let mut values = vec![ptr::null_mut(); keys.len()];
         let mut errors = vec![ptr::null_mut(); keys.len()];
         let engine = self.engine;
-        // SAFETY: all four arrays have as many elements as is said, and live through the call; each
-        // value is destroyed once, each error freed once.
+        // SAFETY: all four arrays have the length that is passed and live through the call; each
+        // value is destroyed once, and each error is freed once.
         unsafe {
             ffi::rocksdb_batched_multi_get_cf(
                 engine.db,

@@ -1,9 +1,9 @@
-//! RocksDB's transactions by its C API: those of `TransactionDB`, which lock, and those of
-//! `OptimisticTransactionDB`. Levelled, through the page cache, a column family for each keyspace;
-//! otherwise set up as the adapter beside this one.
+//! RocksDB's transactions through its C API: `TransactionDB`, which locks, and
+//! `OptimisticTransactionDB`. Compaction is levelled, I/O uses the page cache, and each keyspace
+//! has a column family; the rest is configured as in `rocksdb/mod.rs`.
 //!
-//! Deadlocks are looked for at once, which RocksDB leaves out unless it is asked: a transaction
-//! that is in one would wait for its lock until the time is over.
+//! Deadlock detection is enabled; RocksDB disables it by default, and a deadlocked transaction
+//! would then wait until its lock timeout.
 
 use super::{Access, Style, Tuning, ffi};
 use crate::c::{c_path, chars, slice};
@@ -17,14 +17,14 @@ use anyhow::Result;
 use std::ffi::{CStr, c_int};
 use std::ptr;
 
-/// For how long a lock is waited for: as Alluvium does.
+/// Lock timeout, equal to Alluvium's.
 const LOCK_TIMEOUT_MS: i64 = 10_000;
 
-/// The column families: RocksDB wants its own to be opened, too.
+/// The column families. RocksDB requires its default column family to be opened, too.
 const FAMILIES: [&CStr; KEYSPACES + 1] = [c"tree 0", c"tree 1", c"tree 2", c"tree 3", c"default"];
 
-/// How the errors begin that say that others were in the way: RocksDB's statuses `Busy`, which a
-/// deadlock is as well, `TimedOut` and `TryAgain`.
+/// Prefixes of the errors that report a conflict: RocksDB's statuses `Busy` (which includes
+/// deadlocks), `TimedOut` and `TryAgain`.
 const CONFLICTS: [&str; 3] = [
     "Resource busy",
     "Operation timed out",
@@ -76,9 +76,9 @@ impl RocksDb {
         let mut families = [ptr::null_mut(); KEYSPACES + 1];
         let names = FAMILIES.map(CStr::as_ptr);
         let mut failure = Failure::default();
-        // SAFETY: every pointer is what the library has just returned, or to an array with as many
-        // elements as is said. The library copies the options, which are destroyed here, but for
-        // those that transactions begin with.
+        // SAFETY: every pointer is one that the library has just returned, or points to an array of
+        // the length that is passed with it. The library copies the options, which are destroyed
+        // here, except those that transactions begin with.
         let (handle, read, synced, buffered) = unsafe {
             let options = tuning.options();
             ffi::rocksdb_options_set_create_missing_column_families(options, 1);
@@ -190,7 +190,7 @@ impl TransactionalEngine for RocksDb {
 struct Thread<'a> {
     engine: &'a RocksDb,
     write: *const ffi::WriteOptions,
-    /// What the one before was kept in, used again by the next; null before the first.
+    /// The previous transaction object, which the next transaction reuses; null before the first.
     transaction: *mut ffi::Transaction,
 }
 
@@ -297,7 +297,7 @@ impl Transaction for Open<'_> {
     }
 }
 
-/// Returns what an error means for the run.
+/// Classifies an error as a conflict or a failure of the run.
 fn stop(failure: &mut Failure) -> Tried<()> {
     failure.take().map_err(|error| {
         let text = error.to_string();

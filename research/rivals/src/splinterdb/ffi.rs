@@ -1,6 +1,6 @@
-//! What is used of SplinterDB's C API. Names, types and their order are those of
+//! The part of SplinterDB's C API used here. Names, types and their order follow
 //! `splinterdb/splinterdb.h`, `data.h` and `public_util.h` as of June 2026 (commit d2173e0e), for
-//! Linux on 64 bits. Other versions have another `splinterdb_config`.
+//! 64-bit Linux. Other versions have a different `splinterdb_config`.
 
 use anyhow::{Context, Result, anyhow};
 use std::ffi::{c_char, c_int, c_void};
@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::path::Path;
 use std::ptr;
 
-/// The headers that this follows.
+/// The version of the headers that this module follows.
 pub(super) const HEADERS: &str = "those of June 2026 (commit d2173e0e)";
 
 /// `splinterdb`, opaque.
@@ -31,14 +31,14 @@ pub(super) struct Slice {
     pub(super) data: *const c_void,
 }
 
-/// `data_config`: six functions, which the library itself fills in.
+/// `data_config`: six functions, which the library fills in.
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct DataConfig {
     functions: [usize; 6],
 }
 
-/// `splinterdb_config`. Zero is a default, except where the header requires a value.
+/// `splinterdb_config`. Zero means the default, except where the header requires a value.
 #[repr(C)]
 pub(super) struct Config {
     pub(super) filename: *const c_char,
@@ -71,7 +71,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Zeros: the library's own choice, wherever it has one.
+    /// All zero: the library's default for each setting that has one.
     pub(super) const DEFAULT: Config = Config {
         filename: ptr::null(),
         cache_size: 0,
@@ -103,7 +103,7 @@ impl Config {
     };
 }
 
-// What gcc makes of the header.
+// The sizes that gcc computes from the headers.
 const _: () = assert!(size_of::<Config>() == 208 && size_of::<DataConfig>() == 48);
 const _: () = assert!(offset_of!(Config, io_flags) == 80);
 const _: () = assert!(offset_of!(Config, num_memtable_bg_threads) == 112);
@@ -124,22 +124,22 @@ pub(super) const GREATER_THAN_OR_EQUAL: c_int = 3;
 
 macro_rules! functions {
     ($($name:ident: $kind:ty,)*) => {
-        /// The functions of a library that is open. It stays open until the process ends.
+        /// The functions of a loaded library, which stays loaded until the process ends.
         pub(super) struct Functions {
             $(pub(super) $name: $kind,)*
         }
 
         impl Functions {
-            /// Opens a library and finds every function in it.
+            /// Loads a library and resolves every function.
             pub(super) fn open(path: &Path) -> Result<Functions> {
                 // SAFETY: the user names SplinterDB's library, whose initialisers do no harm.
                 let library = unsafe { libloading::Library::new(path) };
                 let library = library.map_err(|error| {
                     anyhow!("SplinterDB's library {} cannot be opened: {error}", path.display())
                 })?;
-                // Its threads and what it registers for the end of threads outlive any engine.
+                // The library's threads and its thread-exit handlers outlive any engine.
                 let library: &'static libloading::Library = Box::leak(Box::new(library));
-                // A function that only these headers' version has besides those that are used.
+                // A function that is not used but exists only in the version of these headers.
                 find::<unsafe extern "C" fn()>(library, path, MARK)?;
                 Ok(Functions {
                     $($name: find::<$kind>(library, path, stringify!($name))?,)*
@@ -149,7 +149,7 @@ macro_rules! functions {
     };
 }
 
-/// It came with the version whose configuration is declared here.
+/// Introduced in the version whose configuration is declared here.
 const MARK: &str = "splinterdb_notification_init_polling";
 
 fn find<T: Copy>(library: &'static libloading::Library, path: &Path, name: &str) -> Result<T> {

@@ -1,10 +1,10 @@
-//! SplinterDB, a size-tiered Bε-tree (Conway et al., USENIX ATC 2020), by a shared library that the
-//! user names.
+//! SplinterDB, a size-tiered Bε-tree (Conway et al., USENIX ATC 2020), loaded from a shared library
+//! that the user names.
 //!
-//! Set up as its headers say: past the page cache, one background thread for memtables and one for
-//! compactions for each processor, a cache of most of the memory, which memtables lie in. It writes
-//! a log, but nothing reads it yet: what was written since the last clean end dies with the
-//! process.
+//! Configured as its headers recommend: direct I/O, one background thread for memtables and one
+//! compaction thread for each processor, and a cache of most of the memory, which includes the
+//! memtables. SplinterDB writes a log but cannot replay it yet; writes since the last clean
+//! shutdown are lost when the process dies.
 
 mod ffi;
 
@@ -16,21 +16,22 @@ use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
 use std::ptr;
 
-/// Share of the memory that is cache. Reference counts and what threads hold lie beside it.
+/// Share of the memory used by the cache, in percent. Reference counts and per-thread state are
+/// outside the cache.
 const CACHE_PERCENT: u64 = 75;
-/// A memtable is this part of the memory; four may be there at once.
+/// Size of a memtable as a fraction of the memory. Up to four memtables may exist at once.
 const MEMTABLE_PART: u64 = 24;
-/// The default of the library, and the most that is taken.
+/// Maximum size of a memtable; the default of the library.
 const MEMTABLE_MOST: u64 = 24 << 20;
 const MEMTABLE_LEAST: u64 = 2 << 20;
-/// The file's size is fixed when it is made. It has holes until something is written there.
+/// Minimum size of the file, which is fixed at creation. The file is sparse.
 const DISK_LEAST: u64 = 8 << 30;
-/// The file has space for the records this many times over.
+/// Size of the file, in multiples of the records.
 const DISK_TIMES: u64 = 8;
 const EXTENT: u64 = 128 << 10;
 const MOST_THREADS: u64 = 32;
-/// Threads that write do background work when more of it waits than this share of the threads for
-/// it, in hundredths. The header calls it the default; zero means always.
+/// Writers perform background work when the queue exceeds this share of the background threads, in
+/// percent. This is the header's default; zero means always.
 const QUEUE_PERCENT: u64 = 100;
 /// `O_RDWR`, `O_CREAT` and `O_DIRECT` of Linux on x86-64.
 const IO_FLAGS: c_int = 0o2 | 0o100 | 0o40_000;
@@ -39,7 +40,7 @@ const MIB: u64 = 1 << 20;
 struct SplinterDb {
     functions: Functions,
     kvs: *mut ffi::Kvs,
-    /// The library refers to it until the store is closed.
+    /// The library keeps a reference to it until the store is closed.
     data: *mut ffi::DataConfig,
     settings: Vec<(String, String)>,
 }
@@ -50,7 +51,7 @@ unsafe impl Send for SplinterDb {}
 // SAFETY: as above.
 unsafe impl Sync for SplinterDb {}
 
-/// What the memory comes to, and what was chosen.
+/// Sizes derived from the memory, and the user's options.
 #[derive(Clone, Copy)]
 struct Tuning {
     cache: u64,
@@ -79,11 +80,11 @@ impl Tuning {
         })
     }
 
-    /// Returns the configuration; `filename` and `data_cfg` are the caller's to fill in.
+    /// Returns the configuration. The caller sets `filename` and `data_cfg`.
     fn config(self, there: There) -> ffi::Config {
         ffi::Config {
             cache_size: self.cache,
-            // Of a store that is there, the library reads it from the file.
+            // The library reads the size of an existing store from the file.
             disk_size: match there {
                 There::No => self.disk,
                 There::Yes => 0,
@@ -121,7 +122,7 @@ impl Tuning {
     }
 }
 
-/// Whether there is a store already.
+/// Whether a store already exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum There {
     No,
@@ -201,10 +202,10 @@ const EMPTY: ffi::Slice = ffi::Slice {
     data: ptr::null(),
 };
 
-/// Returns what the library points to.
+/// Returns the bytes of a library slice.
 ///
 /// # Safety
-/// It does not change as long as the slice is used.
+/// The bytes must not change while the slice is used.
 unsafe fn taken<'a>(bytes: ffi::Slice) -> &'a [u8] {
     // SAFETY: as the caller promises.
     unsafe { slice(bytes.data.cast::<c_char>(), bytes.length as usize) }
@@ -224,8 +225,8 @@ impl Drop for SplinterDb {
 impl Engine for SplinterDb {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let mut result = Box::<ffi::LookupResult>::default();
-        // SAFETY: the store is open; the result has an address of its own, and is used by one
-        // thread at a time. Without a buffer the library has one.
+        // SAFETY: the store is open; the result is boxed, so that its address is stable, and one
+        // thread at a time uses it. Without a buffer from the caller, the library allocates one.
         unsafe {
             (self.functions.splinterdb_lookup_result_init)(
                 self.kvs,
@@ -239,7 +240,7 @@ impl Engine for SplinterDb {
     }
 
     fn flush(&self) -> Result<()> {
-        // There is no call for it; closing writes everything out.
+        // SplinterDB has no call to flush; closing writes everything to the file.
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! InnoDB with its change buffer and without: random keys in a secondary index, in batches of
-//! rows (Conway 2020, §5.5 and §5.6).
+//! InnoDB with and without its change buffer: random keys in a secondary index, inserted in batches
+//! of rows (Conway 2020, §5.5 and §5.6).
 
 use super::{Place, line};
 use crate::mariadb::{Buffering, Client, Programs, Server};
@@ -10,14 +10,14 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The smallest buffer pool that InnoDB takes, and its page.
+/// Minimum size of InnoDB's buffer pool, and its page size.
 const POOL: u64 = 6 << 20;
 const PAGE: u64 = 16 << 10;
-/// Rows of a batch, which is a transaction as in the document, and of a statement.
+/// Rows of a batch, which is one transaction as in the document, and rows of a statement.
 const BATCH: u64 = 10_000;
 const STATEMENT: u64 = 1000;
-/// An entry of the index has a key and a primary key of 8 bytes, and as many others that a page
-/// holds 160 of them.
+/// An index entry has a key and a primary key of 8 bytes, and padding such that a page holds 160
+/// entries.
 const TABLE: &str = "CREATE DATABASE study;\nUSE study;\nCREATE TABLE rows_of_it (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, k BIGINT UNSIGNED NOT NULL, \
                      pad CHAR(76) CHARACTER SET latin1 NOT NULL DEFAULT \
                      '0123456789012345678901234567890123456789012345678901234567890123456789012345', KEY of_k (k, pad)) ENGINE=InnoDB;";
@@ -37,13 +37,13 @@ struct Counts {
     pages: u64,
 }
 
-/// What a window has measured.
+/// The measurements of one window.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     place: f64,
     insert_us: f64,
     pages: f64,
-    /// Records of a merge; none if there was none.
+    /// Records per merge; `None` if there was no merge.
     rate: Option<f64>,
 }
 
@@ -108,7 +108,7 @@ fn lines(with: &[Window], without: &[Window]) -> Vec<alluvium_lab::Line> {
     all
 }
 
-/// Starts a server, inserts rows, and returns what each window has measured.
+/// Starts a server and inserts rows. Returns the measurements of each window.
 fn run(
     programs: &Programs,
     directory: &Path,
@@ -124,7 +124,7 @@ fn run(
     let (mut windows, mut inserted) = (Vec::new(), 0);
     let (mut before, mut spent) = (count(&mut client)?, Duration::ZERO);
     while inserted < records {
-        // A batch ends where a window does.
+        // Batches do not cross the end of a window.
         let rows = (1..=BATCH.min(records - inserted))
             .find(|rows| inserts.begins(inserted + rows) || inserts.ends(inserted + rows).is_some())
             .unwrap_or(BATCH.min(records - inserted));
@@ -161,7 +161,7 @@ fn batch(rows: u64, random: &mut Random) -> String {
         } else {
             ","
         });
-        // Writing to a text does not fail.
+        // Formatting into a string cannot fail.
         let _ = write!(text, "({})", random.bits());
     }
     text.push_str(";\nCOMMIT;");

@@ -1,5 +1,5 @@
-//! Random inserts into Berkeley DB, which has no buffer before its leaves: once the leaves do not
-//! fit its cache any more, each insert reads one and writes one (Conway 2020, §5.5, Figure 5.1).
+//! Random inserts into Berkeley DB, which has no buffer in front of its leaves. Once the leaves
+//! exceed the cache, each insert reads one leaf and writes one (Conway 2020, §5.5, Figure 5.1).
 
 use super::line;
 use crate::berkeley::{Logging, Sizes, Store};
@@ -8,17 +8,17 @@ use alluvium_model::Random;
 use anyhow::{Result, ensure};
 use std::path::Path;
 
-/// Bytes of a page, as InnoDB has.
+/// Page size in bytes; equal to InnoDB's.
 const PAGE: u32 = 16 << 10;
-/// Bytes that a leaf's entry in the node above takes, about.
+/// Approximate bytes of a leaf's entry in its parent node.
 const ENTRY: u64 = 40;
-/// The library does not work with less.
+/// Minimum cache size of the library.
 const LEAST_CACHE: u64 = 512 << 10;
 
 pub(super) fn measure(directory: &Path, records: u64) -> Result<Measured> {
     let inserts = Inserts::new(records)?;
     let leaves = records / Inserts::LEAF as u64 * 2;
-    // Nodes above leaves are in the same cache; those of the tree beside it take no memory.
+    // Nodes above the leaves share the cache; with our trees, they need no memory from the budget.
     let cache_bytes = (inserts.memory_bytes() + leaves * ENTRY).max(LEAST_CACHE);
     let sizes = Sizes {
         page_bytes: PAGE,

@@ -1,5 +1,5 @@
-//! How fast LevelDB takes inserts, beside what it writes for them: stores of several sizes, keys
-//! that are equally popular and keys of Zipf's law (Lim 2015, §4.2 and Figure 4.3).
+//! LevelDB's insert throughput and write amplification: stores of several sizes, with uniform and
+//! Zipf-distributed keys (Lim 2015, §4.2 and Figure 4.3).
 
 use super::{Place, line};
 use crate::leveldb::writes::{Rate, Study, rate};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Sizes of stores, in tenths of the largest.
 const TENTHS: [u64; 4] = [1, 2, 5, 10];
-/// The fewest keys: LevelDB's first level holds the smallest store then.
+/// Minimum number of keys. LevelDB's first level can hold the smallest store of that size.
 const FEWEST: u64 = 100_000;
 
 pub(super) fn measure(directory: &Path, records: u64) -> Result<Measured> {

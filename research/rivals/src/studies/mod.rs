@@ -1,14 +1,15 @@
-//! Studies of systems of others, which entries of the Lab ask for: `alluvium-rivals study NAME`.
+//! Studies of third-party systems for entries of the Lab: `alluvium-rivals study NAME`.
 //!
-//! *Knows*: what is done with each system, in a directory of its own; what it counts meanwhile.
+//! *Knows*: the workload for each system, which runs in a separate directory; the counters that it
+//! reads.
 //!
-//! *Does not know*: what was published; how figures are drawn.
+//! *Does not know*: published values; how figures are drawn.
 //!
 //! *Read in this order*: this file; `pages.rs` and `inserts.rs` (Berkeley DB), `change_buffer.rs`
 //! (MariaDB), `level_db.rs`.
 //!
-//! - **RS1** A study leaves nothing behind: no file, no process.
-//! - **RS2** A system that is not installed has no figures, and a note says so.
+//! - **RS1** A study leaves no files and no processes after it ends.
+//! - **RS2** A system that is not installed has no figures, and a note reports this.
 
 #[cfg(feature = "mariadb")]
 mod change_buffer;
@@ -26,15 +27,15 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A study.
+/// A measurement of one system, selected by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Study {
-    /// What it is called on the command line.
+    /// The name on the command line.
     pub name: &'static str,
     measure: fn(&Path, u64) -> Result<Measured>,
 }
 
-/// The studies that this was built with.
+/// The studies compiled into this build.
 pub const STUDIES: &[Study] = &[
     #[cfg(feature = "berkeley-db")]
     Study {
@@ -59,17 +60,17 @@ pub const STUDIES: &[Study] = &[
 ];
 
 impl Study {
-    /// Measures with `records` records, in a directory that is not there yet.
+    /// Measures with `records` records in `directory`, which must not exist yet.
     ///
     /// # Errors
-    /// When the directory cannot be made, or there are too few records; as the system says.
+    /// When the directory cannot be created; when there are too few records; errors of the system.
     pub fn make(&self, directory: &Path, records: u64) -> Result<Measured> {
         let place = Place::new(directory)?;
         (self.measure)(place.path(), records)
     }
 }
 
-/// A directory that is made, and removed in the end (RS1).
+/// A directory that is created, and removed on drop (RS1).
 pub(crate) struct Place(PathBuf);
 
 impl Place {
@@ -93,12 +94,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What cannot be removed can be removed by hand; the measurement stands.
+        // The measurement is valid even if the directory cannot be removed; the user can remove it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Figures at numbers.
+/// Returns a line of figures at numeric places.
 #[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
 fn line(name: String, points: &[(f64, f64)]) -> Line {
     let spot = |&(at, value): &(f64, f64)| Spot {

@@ -1,8 +1,9 @@
-//! Pages of Berkeley DB, of 4 to 64 KiB: what an insert and a query move, with a cache that holds a
+//! Berkeley DB with pages of 4 to 64 KiB: the cost of an insert and of a query, with a cache of a
 //! sixteenth of the data (Bender et al. 2021, §5 and Figure 2).
 //!
-//! Debian builds the library without direct I/O, so that times are those of the page cache. Pages
-//! are counted, and charged as a disk would be: each is a request of its own.
+//! Debian builds the library without direct I/O, so that measured times are those of the page
+//! cache. Pages are also counted and charged at the cost of the modelled disk, one request for each
+//! page.
 
 use super::{Place, line};
 use crate::berkeley::{Logging, Pages, Sizes, Store};
@@ -16,14 +17,14 @@ use std::time::Instant;
 /// Bytes of a key, and of its value.
 const KEY: usize = 16;
 const VALUE: usize = 100;
-/// Bytes of a pair as it is stored: two entries with their places, at least.
+/// Minimum bytes of a stored pair: two entries with their page offsets.
 const STORED: u64 = 128;
-/// Keys leave gaps, into which inserts go.
+/// Distance between loaded keys; inserts use the gaps.
 const GAP: u64 = 1000;
-/// The cache holds one part in as many of the data, and as many bytes at least.
+/// The cache holds a `PART`-th of the data, but has at least the following number of bytes.
 const PART: u64 = 16;
 const LEAST_CACHE: u64 = 1 << 20;
-/// One insert for this number of records ages the tree.
+/// Records for each insert that ages the tree.
 const AGING: u64 = 20;
 const KIB: [u32; 5] = [4, 8, 16, 32, 64];
 
@@ -54,13 +55,13 @@ pub(super) fn measure(directory: &Path, records: u64) -> Result<Measured> {
     })
 }
 
-/// What one operation took.
+/// The average cost of an operation.
 struct Cost {
-    /// Pages that were read and written.
+    /// Number of pages read and written.
     pages: f64,
-    /// On a disk of the affine model.
+    /// Time on a disk of the affine model, in microseconds.
     disk_us: f64,
-    /// Here, through the page cache.
+    /// Measured time through the page cache, in microseconds.
     here_us: f64,
 }
 
@@ -109,7 +110,7 @@ fn at(directory: &Path, page_bytes: u32, records: u64) -> Result<Point> {
     })
 }
 
-/// Does `count` operations, and returns what each took.
+/// Performs `count` operations and returns their average cost.
 fn timed(store: &Store, page_bytes: u32, count: u64, work: impl FnOnce() -> Result<()>) -> Result<Cost> {
     let (before, start): (Pages, Instant) = (store.pages()?, Instant::now());
     work()?;

@@ -70,7 +70,7 @@ impl Client for Thread<'_> {
             engine: self.engine,
             transaction: transaction.durability(Some(self.durability)),
         };
-        // Dropping it rolls it back.
+        // Dropping the transaction rolls it back.
         body(&mut open)?;
         let committed = open.transaction.commit().map_err(Stop::failed)?;
         committed.map_err(|_| Stop::Conflict)
@@ -84,7 +84,7 @@ struct Open<'a> {
 
 impl Transaction for Open<'_> {
     fn get_for_update(&mut self, keyspace: usize, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Tried<bool> {
-        // Whatever is read is looked at again by the commit.
+        // The commit validates everything that the transaction has read.
         let keyspace = &self.engine.keyspaces[keyspace];
         let value = self.transaction.get(keyspace, key).map_err(Stop::failed)?;
         if let Some(value) = &value {

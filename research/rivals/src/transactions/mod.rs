@@ -1,18 +1,18 @@
-//! Transactions of the engines that have them, one adapter each; that of RocksDB is beside its
-//! other one.
+//! Adapters to the transactions of engines that have them. The one for RocksDB is in
+//! `rocksdb/transactions.rs`.
 //!
-//! *Knows*: how each engine's transactions are opened, set up as its documentation recommends, and
-//! run; what of its errors is a conflict.
+//! *Knows*: how each engine's transactions are opened, configured as its documentation recommends,
+//! and run; which of its errors are conflicts.
 //!
-//! *Does not know*: workloads, when a transaction is run again.
+//! *Does not know*: workloads, when a transaction is retried.
 //!
 //! *Read in this order*: any.
 //!
 //! Invariants:
 //!
-//! - **V3** A commit that is to survive the loss of power has been synced when it returns.
-//! - **V4** Whatever others have done meanwhile is a conflict, and nothing has taken effect then;
-//!   all other errors end the run.
+//! - **V3** A commit that must survive a power loss is synced before it returns.
+//! - **V4** An error caused by concurrent transactions is reported as a conflict, and the
+//!   transaction has no effect; all other errors end the run.
 
 #[cfg(feature = "fjall")]
 pub(crate) mod fjall;
@@ -21,14 +21,14 @@ pub(crate) mod redb;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 
-/// The share of the memory that caches have, in hundredths.
+/// Share of the memory used by caches, in percent.
 #[cfg(any(feature = "fjall", feature = "redb", feature = "sqlite"))]
 const CACHE_PERCENT: u64 = 50;
 
 #[cfg(any(feature = "fjall", feature = "redb"))]
 const MIB: u64 = 1 << 20;
 
-/// Returns settings as they are reported.
+/// Returns settings in the form in which they are reported.
 pub(crate) fn settings<const N: usize>(settings: [(&str, String); N]) -> Vec<(String, String)> {
     settings
         .into_iter()

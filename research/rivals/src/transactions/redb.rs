@@ -1,4 +1,4 @@
-//! redb's transactions: one that writes at a time, each commit synced by itself.
+//! redb's transactions: a single writer at a time; each commit is synced separately.
 
 use super::{CACHE_PERCENT, MIB, settings};
 use alluvium_bench::engine::Setup;
@@ -63,7 +63,7 @@ impl TransactionalEngine for Redb {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        // A durable commit makes those before it durable.
+        // A durable commit makes all earlier commits durable.
         Ok(self.db.begin_write()?.commit()?)
     }
 }
@@ -78,7 +78,7 @@ impl Client for Thread<'_> {
         let mut write = self.engine.db.begin_write().map_err(Stop::failed)?;
         write.set_durability(self.durability).map_err(Stop::failed)?;
         let mut open = Open(write);
-        // Dropping it rolls it back.
+        // Dropping the transaction rolls it back.
         body(&mut open)?;
         open.0.commit().map_err(Stop::failed)
     }

@@ -1,5 +1,5 @@
-//! SQLite's transactions: `BEGIN IMMEDIATE`, one that writes at a time; a write-ahead log, with
-//! `synchronous = FULL` synced by each commit.
+//! SQLite's transactions: `BEGIN IMMEDIATE`, with a single writer at a time, and a write-ahead log
+//! with `synchronous = FULL`, which syncs each commit.
 
 use super::{CACHE_PERCENT, settings};
 use alluvium_bench::engine::Setup;
@@ -12,10 +12,10 @@ use std::path::PathBuf;
 
 const KIB: u64 = 1 << 10;
 
-/// The least cache of a connection; SQLite's own default.
+/// Minimum cache of a connection; SQLite's default.
 const LEAST_CACHE_KIB: u64 = 2000;
 
-/// Another writer has its turn before this has passed.
+/// Busy timeout. A waiting writer gets its turn well within this time.
 const PATIENCE_MS: u64 = 60_000;
 
 struct Sqlite {
@@ -48,7 +48,7 @@ impl Sqlite {
             Durability::Later => "NORMAL",
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
-        // A negative number is one of KiB.
+        // A negative number is in KiB.
         connection.pragma_update(None, "cache_size", -(self.cache_kib as i64))?;
         Ok(connection)
     }
@@ -107,7 +107,7 @@ impl Client for Thread {
 
 struct Open<'a>(&'a Connection);
 
-/// What a table is read by, and what it is written by.
+/// The statements that read and write each table.
 const READS: [&str; KEYSPACES] = [
     "SELECT value FROM tree_0 WHERE key = ?1",
     "SELECT value FROM tree_1 WHERE key = ?1",

@@ -1,5 +1,4 @@
-//! Tests of the adapters. They are in a module, so that `cargo test --workspace rivals::` runs them
-//! alone.
+//! Tests of the adapters. The module lets `cargo test --workspace rivals::` run them alone.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -1,4 +1,4 @@
-//! Every engine that this was built with: its adapter against a map, and a tiny run of every phase.
+//! Tests each engine of this build: its adapter against a map, and a tiny run of every phase.
 
 use alluvium_bench::engine::{EngineOption, Entry, Log};
 use alluvium_bench::prove::{Reopened, prove_with};
@@ -16,7 +16,7 @@ const DEFAULTS: Defaults = Defaults {
     rate: None,
 };
 
-/// The engines that can be opened here: SplinterDB only where its library is named.
+/// Returns the engines that can be opened here. SplinterDB needs a library named by the user.
 fn engines() -> impl Iterator<Item = (&'static Entry, Vec<EngineOption>)> {
     let library = std::env::var("ALLUVIUM_SPLINTERDB").ok();
     ENGINES
@@ -76,7 +76,7 @@ fn job(entry: &Entry, directory: &Path, phases: Vec<Phase>, options: Vec<EngineO
     }
 }
 
-/// Does a job; how many phases were measured.
+/// Runs a job. Returns the number of measured phases.
 fn measured(job: &Job) -> usize {
     let mut measured = 0;
     let done = run_job(job, ENGINES, &mut |event| {
@@ -170,7 +170,7 @@ fn every_engine_with_transactions_goes_through_every_phase() {
     }
 }
 
-/// Returns why an engine cannot be opened with an option.
+/// Returns the error for opening an engine with an option.
 #[cfg(any(feature = "rocksdb", feature = "splinterdb"))]
 fn refused(name: &str, option: Option<&str>) -> String {
     let entry = ENGINES.iter().find(|entry| entry.name == name).unwrap();
@@ -244,8 +244,8 @@ fn leveldb_writes_about_what_its_model_and_its_simulation_say() {
         seed: 1,
     };
     let written = count(place.path(), &study).unwrap();
-    // When its thread compacts depends on what else the machine does, and so does how much it
-    // writes: how near they are is a benchmark's to say.
+    // The timing of compactions depends on the load of the machine, and so does the number of bytes
+    // written. This test therefore allows a wide margin; a benchmark measures the exact agreement.
     let is_like = |other: f64| (0.5..2.0).contains(&(written.counted / other));
     assert!(
         is_like(written.model) && is_like(written.simulated),
@@ -258,7 +258,7 @@ fn leveldb_writes_about_what_its_model_and_its_simulation_say() {
     assert!(count(place.path(), &none).is_err());
 }
 
-/// Returns a line of what was measured.
+/// Returns the values of a line.
 #[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
 fn values(measured: &alluvium_lab::Measured, name: &str) -> Vec<f64> {
     let line = measured.counts.iter().find(|line| line.name == name);
@@ -266,7 +266,7 @@ fn values(measured: &alluvium_lab::Measured, name: &str) -> Vec<f64> {
     line.points.iter().map(|spot| spot.value).collect()
 }
 
-/// Makes a study with a number of records.
+/// Runs a study with this number of records.
 #[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
 fn made(name: &str, records: u64) -> alluvium_lab::Measured {
     let study = alluvium_rivals::studies::STUDIES
@@ -286,7 +286,7 @@ fn leveldb_takes_inserts_and_writes_more_of_them_the_larger_it_is() {
     for popularity in ["uniform", "Zipf 0.99"] {
         let written = values(&measured, &format!("written, {popularity}"));
         assert_eq!(written.len(), 4);
-        // The log alone, at least: the last memtable is not written out.
+        // At least the log is written; the last memtable is not flushed.
         assert!(written.iter().all(|written| *written > 1.0), "{written:?}");
         assert!(written[3] > written[0], "{popularity}: {written:?}");
         let inserts = values(&measured, &format!("inserts by written, {popularity}"));
@@ -300,7 +300,8 @@ fn pages_of_berkeley_db_are_counted_at_each_size() {
     let measured = made("berkeley-pages", 40_000);
     let pages = values(&measured, "pages of queries, berkeley-db");
     assert_eq!(pages.len(), 5);
-    // A cache of a sixteenth: nearly each query reads its leaf. Few are written behind inserts.
+    // The cache holds a sixteenth of the data, so that nearly each query reads its leaf. Few leaves
+    // are written after the inserts.
     assert!(pages.iter().all(|pages| (0.6..2.5).contains(pages)), "{pages:?}");
     let inserts = values(&measured, "pages of inserts, berkeley-db");
     assert!(
@@ -320,7 +321,7 @@ fn berkeley_db_falls_off_the_cliff_as_a_tree_of_ours_without_a_buffer_does() {
     let theirs = values(&measured, "pages, berkeley-db");
     let ours = values(&measured, "pages, alluvium, no buffer");
     assert_eq!(theirs.len(), ours.len());
-    // Its cache is larger here, so that the first places are within memory.
+    // The cache is larger here; at the first places all data fits in memory.
     let (first, last) = (theirs[0], theirs[theirs.len() - 1]);
     assert!(first < 0.5 && last > 1.3 && last < 2.6, "{theirs:?}");
     assert!(ours[ours.len() - 1] > 1.9, "{ours:?}");
@@ -336,7 +337,7 @@ fn berkeley_db_falls_off_the_cliff_as_a_tree_of_ours_without_a_buffer_does() {
 fn a_server_of_ones_own_merges_what_waits_only_with_its_change_buffer() {
     let measured = made("change-buffer", 62_000);
     if measured.counts.is_empty() {
-        // It is not installed here, and the note says what to install.
+        // The server is not installed here, and the note names the package to install.
         assert!(measured.notes[0].starts_with("skipped: "), "{:?}", measured.notes);
         alluvium_bench::skipped!(
             "MariaDB 10",

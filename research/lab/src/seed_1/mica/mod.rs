@@ -1,8 +1,8 @@
-//! Chapter 5 of Lim's thesis: MICA's tables in memory, in one process and over loopback.
+//! Chapter 5 of Lim's thesis: MICA's in-memory tables, in one process and over loopback.
 //!
-//! *Read in this order*: `requests.rs` (items, and who asks for which), `tables.rs` (tables that
-//! serve them in one process), `modes.rs` (M4, M7, M9, M10: without a network), `ways.rs` (M1, M2,
-//! M3, M5, M6, M8, M11: by rings of memory and by datagrams).
+//! *Read in this order*: `requests.rs` (items and the requests for them), `tables.rs` (tables that
+//! serve requests in one process), `modes.rs` (M4, M7, M9, M10: without a network), `ways.rs` (M1,
+//! M2, M3, M5, M6, M8, M11: by rings of memory and by datagrams).
 
 mod modes;
 mod requests;
@@ -11,7 +11,7 @@ mod ways;
 
 use crate::entry::Procedure;
 
-/// All of them.
+/// All procedures of this chapter.
 pub(super) const PROCEDURES: [&Procedure; 11] = [
     &ways::M1,
     &ways::M2,

@@ -1,4 +1,4 @@
-//! M4, M7, M9, M10: tables in memory without a network, by skew, access mode and kind.
+//! M4, M7, M9, M10: in-memory tables without a network, by skew, access mode and kind.
 
 use super::requests::{Mix, Skew, TINY};
 use super::tables::Kind;
@@ -12,10 +12,10 @@ const QUOTIENT: &str = "quotient";
 
 const QUICK: u64 = 100_000;
 const FULL: u64 = 16 << 20;
-/// The document's items, and some more.
+/// Maximum number of items, slightly more than the document's.
 const MOST: u64 = 256 << 20;
 
-/// The workloads of the document: how often keys are asked for, and gets in a hundred requests.
+/// The document's workloads: popularity, and percentage of gets.
 const WORKLOADS: [(&str, Skew, u32); 4] = [
     ("uniform, 50 % gets", Skew::Uniform, 50),
     ("uniform, 95 % gets", Skew::Uniform, 95),
@@ -76,7 +76,7 @@ pub(super) const M10: Procedure = Procedure {
     },
 };
 
-/// Millions of requests a second of a kind of table, by workload.
+/// Returns millions of requests per second of a kind of table, for each workload.
 fn rates(kind: Kind, count: u64) -> Result<[f64; 4]> {
     ensure!(count > 0, "a table has keys");
     let mut rates = [0.0; 4];
@@ -91,7 +91,7 @@ fn rates(kind: Kind, count: u64) -> Result<[f64; 4]> {
     Ok(rates)
 }
 
-/// The line of a kind's rates.
+/// Returns the line of a kind's rates.
 fn by_workload(whose: &str, rates: [f64; 4]) -> crate::measured::Line {
     let points = WORKLOADS
         .iter()

@@ -1,24 +1,24 @@
-//! Items of the thesis, and requests for them.
+//! Items of the thesis, and the requests for them.
 
 use alluvium_bench::workload::zipf::Zipf;
 use alluvium_hashes::mica::{HashedKey, partition};
 
-/// Requests that arrive together.
+/// Number of requests that arrive together.
 pub(super) const BURST: usize = 32;
 
-/// Partitions, and threads that serve them.
+/// Number of partitions, and of the threads that serve them.
 pub(super) const THREADS: usize = 2;
 
-/// What keys are hashed with.
+/// Seed of the key hashes.
 pub(super) const SEED: u64 = 5;
 
-/// The most requests of a measurement.
+/// Maximum number of requests in a measurement.
 const MOST_REQUESTS: u64 = 16 << 20;
 
-/// A value that is long enough for all.
+/// Source of all values; at least as long as the longest.
 pub(super) const VALUE: [u8; 1024] = [7; 1024];
 
-/// Lengths of items.
+/// The lengths of the items' keys and values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Items {
     pub(super) key_bytes: usize,
@@ -38,7 +38,7 @@ pub(super) const LARGE: Items = Items {
     value_bytes: 1024,
 };
 
-/// Memory of one key.
+/// Buffer for one key.
 pub(super) type Key = [u8; 128];
 
 impl Items {
@@ -46,7 +46,7 @@ impl Items {
         self.key_bytes + self.value_bytes
     }
 
-    /// Writes the key of a number.
+    /// Writes the key for a number.
     pub(super) fn write_key(self, number: u64, key: &mut Key) {
         key[..8].copy_from_slice(&number.to_le_bytes());
     }
@@ -62,7 +62,7 @@ impl Items {
     }
 }
 
-/// How often keys are asked for.
+/// The distribution of requests over keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Skew {
     Uniform,
@@ -70,17 +70,17 @@ pub(super) enum Skew {
     Zipf,
 }
 
-/// Which thread gets a request.
+/// The assignment of requests to threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Directed {
-    /// The owner of the key's partition.
+    /// To the owner of the key's partition.
     ToOwner,
-    /// Sets to the owner, gets to any.
+    /// Sets to the owner; gets to any thread.
     SetsToOwner,
     ToAny,
 }
 
-/// A request that a client sends, with the hash of its key.
+/// A request of a client, with the hash of its key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drawn {
     pub(super) number: u64,
@@ -88,7 +88,7 @@ pub(super) struct Drawn {
     pub(super) is_get: bool,
 }
 
-/// What is asked: of how many items, how often each, and how many of a hundred requests are gets.
+/// A workload: the items, their number and popularity, and the percentage of gets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mix {
     pub(super) items: Items,
@@ -98,14 +98,14 @@ pub(super) struct Mix {
 }
 
 impl Mix {
-    /// Draws the requests, as many as there are items, within bounds.
+    /// Draws as many requests as there are items, within bounds.
     pub(super) fn draw(self) -> impl Iterator<Item = Drawn> {
         let zipf = Zipf::new(self.count);
         let mut random = fastrand::Rng::with_seed(SEED);
         (0..self.count.clamp(1, MOST_REQUESTS)).map(move |_| {
             let number = match self.skew {
                 Skew::Uniform => random.u64(..self.count),
-                // Frequent keys are spread over all, so that old and new ones are among them.
+                // Popular keys are scattered, so that both old and new items are popular.
                 Skew::Zipf => zipf.draw(&mut random).wrapping_mul(0x9E37_79B9_7F4A_7C15) % self.count,
             };
             Drawn {

@@ -12,29 +12,29 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// Of a hundred gets, those that must find their item: a cache may have evicted a few.
+/// Minimum percentage of gets that must find their item. A cache may have evicted a few items.
 const LEAST_HITS: u64 = 95;
 
 /// A kind of table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// Each thread has its partition of a cache (EREW).
+    /// Each thread owns a partition of a cache (EREW).
     Exclusive,
-    /// Each thread has its partition of a store that loses nothing (EREW).
+    /// Each thread owns a partition of a store that never evicts (EREW).
     Lossless,
-    /// One thread writes a partition of a cache, all read it (CREW).
+    /// Each partition of a cache has one writing thread; all threads read it (CREW).
     OneWrites,
-    /// All threads write and read all partitions of a cache (CRCW).
+    /// All threads read and write all partitions of a cache (CRCW).
     AllWrite,
-    /// Each thread has its partition of an ordered map: the standard library's B-tree.
+    /// Each thread owns a partition of an ordered map: the standard library's B-tree.
     Ordered,
 }
 
 impl Kind {
-    /// Fills a table and has it serve requests. Returns millions of requests a second.
+    /// Fills a table and serves the requests of a mix. Returns millions of requests per second.
     ///
     /// # Errors
-    /// When memory cannot be had, or items are missing.
+    /// When memory cannot be allocated, or items are missing.
     pub(super) fn rate(self, mix: Mix) -> Result<f64> {
         match self {
             Kind::Exclusive => exclusive(mix, lossy::<Erew>),
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// A partition of a cache, with some more space than its share of the items.
+/// Returns a partition of a cache, slightly larger than its share of the items.
 fn lossy<M: Mode>(mix: Mix) -> Result<Lossy<M>> {
     let bytes = (mix.count as usize / THREADS / 100 + 1) * (mix.items.bytes() + 4) * 115 + (64 << 10);
     let options = LossyOptions {
@@ -63,7 +63,7 @@ fn lossy<M: Mode>(mix: Mix) -> Result<Lossy<M>> {
     Ok(Lossy::new(&options)?)
 }
 
-/// Makes the partitions of a table, and stores all items in them.
+/// Creates the partitions of a table and stores all items in them.
 fn filled<T>(
     mix: Mix,
     table: impl Fn() -> Result<T>,
@@ -79,7 +79,7 @@ fn filled<T>(
     Ok(tables)
 }
 
-/// Has each thread serve its requests from what it has. Returns millions of requests a second.
+/// Serves each thread's requests from that thread's state. Returns millions of requests per second.
 fn timed<T: Send>(
     mix: Mix,
     directed: Directed,
@@ -126,7 +126,7 @@ fn timed<T: Send>(
     Ok(count as f64 / (end - began).as_secs_f64() / 1e6)
 }
 
-/// Counts values that were found.
+/// Counts the values that were found.
 struct Hits(u64);
 
 impl Hits {
@@ -135,7 +135,7 @@ impl Hits {
     }
 }
 
-/// The keys of a burst, with the hashes that clients have sent.
+/// Returns the keys of a burst, with the hashes that clients have sent.
 fn keys<'k>(items: Items, burst: &[Drawn], memory: &'k mut [Key; BURST]) -> [HashedKey<'k>; BURST] {
     for (key, drawn) in memory.iter_mut().zip(burst) {
         items.write_key(drawn.number, key);
@@ -167,7 +167,7 @@ fn exclusive<C: Core<Mode = Erew> + Send>(mix: Mix, table: impl Fn(Mix) -> Resul
     })
 }
 
-/// The gets of a burst, and the sets.
+/// Divides a burst into gets and sets.
 fn parted<'k>(burst: &[Drawn], keys: [HashedKey<'k>; BURST]) -> (Vec<HashedKey<'k>>, Vec<HashedKey<'k>>) {
     let (mut got, mut set) = (Vec::with_capacity(BURST), Vec::with_capacity(BURST));
     for (drawn, key) in burst.iter().zip(keys) {

@@ -1,4 +1,5 @@
-//! M1, M2, M3, M5, M6, M8, M11: requests that come by rings of memory and by datagrams.
+//! M1, M2, M3, M5, M6, M8, M11: requests that arrive through rings in shared memory and as
+//! datagrams.
 
 use super::requests::{Items, LARGE, Mix, SEED, SMALL, Skew, TINY};
 use crate::entry::{Procedure, Work};
@@ -14,13 +15,13 @@ use std::time::{Duration, Instant};
 
 const RATE: &str = "rate";
 
-/// Requests under way at once.
+/// Number of requests in flight.
 const BATCH: usize = 64;
 
-/// Of a hundred gets, those that must find their item.
+/// Minimum percentage of gets that must find their item.
 const LEAST_HITS: usize = 90;
 
-/// The most requests of one measurement: loopback is slow.
+/// Maximum number of requests in a measurement; loopback is slow.
 const MOST_REQUESTS: usize = 2 << 20;
 
 const QUICK: u64 = 5000;
@@ -104,7 +105,7 @@ pub(super) const M11: Procedure = Procedure {
     },
 };
 
-/// A way to a cache.
+/// A transport to a cache.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Rings,
@@ -117,7 +118,7 @@ enum Client {
 }
 
 impl Client {
-    /// Has requests executed. Returns how many gets found a value.
+    /// Executes requests. Returns the number of gets that found a value.
     fn ask(&mut self, requests: &[DatagramRequest<'_>]) -> Result<usize> {
         let mut found = 0;
         match self {
@@ -134,7 +135,7 @@ impl Client {
     }
 }
 
-/// A cache with all items of a mix, and a client of it.
+/// A cache that contains all items of a mix, and a client connected to it.
 struct Cache {
     server: CacheServer,
     client: Client,
@@ -193,9 +194,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Has the requests of a mix executed, `batch` of them at once. Calls with what each batch
-    /// took.
-    /// Returns millions of requests a second.
+    /// Executes the requests of a mix in batches of `batch`. Calls `took` with the time of each
+    /// batch. Returns millions of requests per second.
     fn serve(&mut self, mix: Mix, batch: usize, mut took: impl FnMut(Duration)) -> Result<f64> {
         let drawn: Vec<_> = mix.draw().take(MOST_REQUESTS).collect();
         let (mut gets, mut found) = (0, 0);

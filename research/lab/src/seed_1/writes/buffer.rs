@@ -1,4 +1,4 @@
-//! A5 and A9: large write buffers, with LevelDB's sizes and with the best ones.
+//! A5 and A9: large write buffers, with LevelDB's level sizes and with optimal ones.
 
 use super::{POPULARITIES, Sheet, place, popularity, simulate};
 use crate::entry::{Procedure, Work};
@@ -10,7 +10,8 @@ const UNIFORM: &str = "uniform";
 const SKEWED: &str = "Zipf 0.99";
 const SAVED: &str = "saved";
 
-/// Parts of all keys that the buffer holds: LevelDB's own is the least, of 10 million keys.
+/// Fractions of the keys that fit in the buffer. The smallest is LevelDB's default with 10 million
+/// keys.
 const PARTS: [f64; 6] = [0.000_42, 0.001, 0.003, 0.01, 0.03, 0.1];
 
 pub(super) const A5: Procedure = Procedure {
@@ -31,7 +32,8 @@ pub(super) const A5: Procedure = Procedure {
     },
 };
 
-/// LevelDB's shape with a buffer of its own. Levels that the buffer fills at once are not there.
+/// Returns LevelDB's shape with a buffer of a given size. Levels that a single merge of the buffer
+/// would fill are removed.
 fn shape(keys: u64, part: f64) -> Result<LevelDb> {
     let mut shape = LevelDb::standard(keys as f64)?;
     shape.log = (keys as f64 * part).max(1.0);

@@ -1,5 +1,5 @@
-//! A1 to A13: what stores that merge tables write, by the model of chapter 4 and by a simulation
-//! with keys alone; A1 measures LevelDB itself.
+//! A1 to A13: write amplification of stores that merge tables, by the model of chapter 4 and by a
+//! simulation of keys; A1 measures LevelDB itself.
 //!
 //! Names are those of the figures and tables of sections 4.2 to 4.6 in their order.
 
@@ -19,7 +19,7 @@ use alluvium_model::lsm::LevelDb;
 use anyhow::Result;
 use research_models::leveldb::Rules;
 
-/// All of them.
+/// All procedures of this chapter.
 pub(super) const PROCEDURES: [&Procedure; 13] = [
     &rate::A1,
     &unique::A2,
@@ -36,16 +36,16 @@ pub(super) const PROCEDURES: [&Procedure; 13] = [
     &size::A13,
 ];
 
-/// The two popularities of most figures.
+/// The two distributions in most figures, with their Zipf exponents.
 const POPULARITIES: [(&str, f64); 2] = [("uniform", 0.0), ("Zipf 0.99", 0.99)];
 
-/// The fewest keys: LevelDB's first level is smaller. Of fewer, as many are taken.
+/// Minimum number of keys, which exceeds LevelDB's first level. Smaller requests are raised to it.
 const FEWEST: u64 = 20_000;
 
-/// The most keys that a size that says nothing else simulates.
+/// Maximum number of simulated keys, unless an experiment specifies another.
 const MOST_SIMULATED: u64 = 100_000_000;
 
-/// What was computed, line by line. A line's name is what it measures, a comma, and whose it is.
+/// Computed values by line. The name of a line is the measure, a comma, and the series.
 #[derive(Default)]
 struct Sheet {
     lines: Vec<Line>,
@@ -72,17 +72,17 @@ impl Sheet {
     }
 }
 
-/// Returns the popularity of `keys` keys.
+/// Returns a popularity distribution over `keys` keys.
 fn popularity(keys: u64, skew: f64) -> Result<Popularity> {
     Ok(Popularity::zipf(keys, skew)?)
 }
 
-/// Returns what a simulation of a shape writes for each insert.
+/// Simulates a shape. Returns the writes per insert.
 fn simulate(shape: &LevelDb, popularity: &Popularity) -> Result<f64> {
     Ok(Rules::new(shape.clone()).run(popularity, 1)?.total())
 }
 
-/// A place at a number of keys or requests.
+/// Returns a place at a number of keys or requests.
 fn place(number: f64) -> At {
     At::Number(number)
 }

@@ -1,5 +1,4 @@
-//! A7, A8 and A10: the level sizes with which LevelDB writes least, and how long it takes to find
-//! them.
+//! A7, A8 and A10: the level sizes that minimise LevelDB's writes, and the time to compute them.
 
 use super::{POPULARITIES, Sheet, place, popularity, simulate};
 use crate::entry::{Procedure, Work};

@@ -1,4 +1,4 @@
-//! A11: which table and which level are compacted first.
+//! A11: the choice of the table and the level to compact first.
 
 use super::{Sheet, popularity};
 use crate::entry::{Procedure, Work};

@@ -1,4 +1,4 @@
-//! A1: how fast LevelDB takes inserts, beside what it writes for them.
+//! A1: LevelDB's insert throughput and write amplification.
 
 use crate::entry::{Procedure, Study, Work};
 

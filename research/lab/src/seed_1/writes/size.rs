@@ -1,4 +1,4 @@
-//! A4 and A13: what LevelDB writes over the number of its keys, all of it and level by level.
+//! A4 and A13: LevelDB's write amplification by number of keys, in total and by level.
 
 use super::{POPULARITIES, Sheet, place, popularity, simulate};
 use crate::entry::{Procedure, Work};
@@ -10,7 +10,7 @@ const UNIFORM: &str = "uniform";
 const SKEWED: &str = "Zipf 0.99";
 const MOST: &str = "the most that a level writes";
 
-/// The sizes of the figure.
+/// The sizes in the figure.
 const SIZES: [u64; 7] = [
     1_000_000,
     3_300_000,
@@ -39,7 +39,8 @@ pub(super) const A4: Procedure = Procedure {
     },
 };
 
-/// The model has all sizes of the figure; the simulation has `keys`, and a third and a tenth.
+/// The model computes all sizes of the figure. The simulation uses `keys`, a third and a tenth of
+/// it.
 fn over_keys(keys: u64) -> Result<Measured> {
     let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();

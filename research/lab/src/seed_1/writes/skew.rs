@@ -1,4 +1,4 @@
-//! A3 and A12: what skew saves LevelDB, and what it saves SILT.
+//! A3 and A12: the writes that LevelDB and SILT save with skewed keys.
 
 use super::{Sheet, place, popularity, simulate};
 use crate::entry::{Procedure, Work};
@@ -63,7 +63,7 @@ const SOONER: &str = "Zipf 0.99, 25";
 fn of_silt(keys: u64) -> Result<Measured> {
     let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
-    // The table is to an instance what the document's is.
+    // The ratio of the table to an instance is the document's.
     let instance = keys / 4;
     let slots = f64::from(1 << 17) * instance as f64 / 25e6;
     for (case, skew, stores) in [(UNIFORM, 0.0, 62.0), (SKEWED, 0.99, 62.0), (SOONER, 0.99, 25.0)] {

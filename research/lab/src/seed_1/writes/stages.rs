@@ -1,4 +1,4 @@
-//! A6: what each stage of LevelDB writes, with its own sizes and with the best ones.
+//! A6: the writes of each LevelDB stage, with its default level sizes and with optimal ones.
 
 use super::{Sheet, popularity};
 use crate::entry::{Procedure, Work};

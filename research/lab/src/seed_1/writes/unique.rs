@@ -1,4 +1,4 @@
-//! A2: how many different keys requests have.
+//! A2: the number of distinct keys in a sequence of requests.
 
 use super::{Sheet, place, popularity};
 use crate::entry::{Procedure, Work};
