@@ -1,5 +1,5 @@
-//! Structures that answer where a hash is: cuckoo tables, tries, perfect hashes, block indexes:
-//! `cargo bench -p research-filters`.
+//! Benchmarks of structures that locate a hash: cuckoo tables, tries, perfect hashes, block
+//! indexes. Run: `cargo bench -p research-filters`.
 //!
 //! "Paper" figures are those of Lim's thesis (2015) on one core of an i7-860 at 2.8 GHz, and of
 //! Kurpicz et al. (2022).
@@ -10,7 +10,7 @@ use research_filters::{cuckoo, perfect};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Bytes of a key: those of SHA-1.
+/// The length of a key in bytes: that of a SHA-1 digest.
 const KEY: usize = 20;
 
 type Key = [u8; KEY];
@@ -31,7 +31,7 @@ fn thrice(mut run: impl FnMut()) -> f64 {
     seconds[1]
 }
 
-/// Measures all of them with this many keys.
+/// Measures all structures with this number of keys.
 fn all(keys: usize) {
     let mut random = fastrand::Rng::with_seed(12);
     let mut sorted: Vec<Key> = (0..keys).map(|_| [0; KEY].map(|_: u8| random.u8(..))).collect();
@@ -48,8 +48,8 @@ fn all(keys: usize) {
     block_indexes(keys);
 }
 
-/// Calls `look` for every query, in turns of a few hundred, and returns the nanoseconds a call: of
-/// the median turn, and of the one at the lowest tenth, in which nothing else disturbed.
+/// Calls `look` for every query in batches of a few hundred. Returns the nanoseconds per call of
+/// the median batch, and of the batch at the tenth percentile, which is the least disturbed.
 fn time<T>(queries: &[T], mut look: impl FnMut(&T) -> u64) -> (f64, f64) {
     let mut turn = |queries: &[T]| {
         let begin = Instant::now();
@@ -62,7 +62,7 @@ fn time<T>(queries: &[T], mut look: impl FnMut(&T) -> u64) -> (f64, f64) {
     (times[times.len() / 2], times[times.len() / 10])
 }
 
-/// The rate of a run over so much, in millions a second.
+/// The rate of a run over a number of operations, in millions per second.
 fn rate(count: usize, seconds: f64) -> f64 {
     count as f64 / seconds * 1e-6
 }
@@ -131,7 +131,7 @@ fn build(codes: &Codes, shape: Shape, sorted: &[Key]) -> Vec<u8> {
     builder.finish()
 }
 
-/// Microseconds of a lookup: of the median turn and of the lowest tenth.
+/// Microseconds per lookup: of the median batch and of the tenth percentile.
 fn lookups(index: &Index<'_>, sorted: &[Key], queries: &[usize]) -> String {
     let look = |at: &usize| index.lookup(&sorted[*at]).expect("sound").unwrap_or(0);
     let (median, quiet) = time(queries, look);
@@ -183,7 +183,7 @@ fn sparse(sorted: &[Key], queries: &[usize]) {
     }
 }
 
-/// A batch of one key in a thousand, against building again from all keys.
+/// Updating with a batch of one key in a thousand, compared with rebuilding from all keys.
 fn updates(sorted: &[Key]) {
     let codes = Codes::new(64);
     let shape = Shape::new(KEY as u32);

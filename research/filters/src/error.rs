@@ -1,53 +1,53 @@
-//! What can go wrong with a filter.
+//! The errors of filters.
 
 use thiserror::Error;
 
-/// The result of whatever can meet bad bytes or bad arguments.
+/// The result of operations that may meet invalid bytes or arguments.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a filter could not be made, read or written.
+/// Why a filter could not be built, read or written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// No filter has this shape.
+    /// The requested shape is not supported.
     #[error("no filter has this shape: {what}; choose {instead}")]
     Shape {
-        /// What was asked for.
+        /// The requested shape.
         what: String,
-        /// What would be possible.
+        /// The supported range.
         instead: String,
     },
-    /// The bytes of a structure without pages are not what they should be.
+    /// The bytes of a structure without pages are damaged.
     #[error(
         "{structure}, byte {at}: {what} should be {expected}, found {found}; build it again from its store"
     )]
     Damaged {
-        /// Which structure.
+        /// The name of the structure.
         structure: &'static str,
-        /// Where in its bytes.
+        /// The byte offset of the damage.
         at: u64,
-        /// The field or rule.
+        /// The damaged field or the violated rule.
         what: &'static str,
-        /// What it should be.
+        /// The expected value.
         expected: String,
-        /// What it is.
+        /// The actual value.
         found: String,
     },
-    /// No place was found for an entry of a cuckoo table, which is as it was before.
+    /// No free slot was found for an entry of a cuckoo table. The table is unchanged.
     #[error(
         "no place for another of {entries} entries in {slots} slots: freeze this table and fill a new one"
     )]
     Full {
-        /// The entries in the table.
+        /// The number of entries in the table.
         entries: u32,
-        /// Its slots.
+        /// The number of slots in the table.
         slots: u32,
     },
-    /// An entry came before one that sorts after it, or after the filter's last page was written.
+    /// An entry was added out of order, or after the last page of the filter was written.
     #[error("entry {entry:016x} came after {last:016x}: sort the entries before building")]
     Order {
-        /// The bits of the entry that came too late.
+        /// The bits of the entry that was out of order.
         entry: u64,
-        /// The bits of the greatest entry before it.
+        /// The bits of the greatest earlier entry.
         last: u64,
     },
 }

@@ -1,7 +1,8 @@
-//! Filters of the research, which no store uses.
+//! Research implementations of filters, which the store does not use.
 //!
-//! [`cuckoo`] is SILT's table of partial keys (Lim 2014, §2.2.2), [`perfect`] an index of minimal
-//! perfect hashes over sorted hashes. Both are packed with `alluvium_filters::bits`.
+//! [`cuckoo`] is SILT's table of partial keys (Lim 2014, §2.2.2); [`perfect`] is an index of
+//! minimal perfect hash functions over sorted hashes. Both are packed with
+//! `alluvium_filters::bits`.
 //!
 //! *Knows*: how these indexes are packed, looked up and checked.
 //!
@@ -11,8 +12,8 @@
 //!
 //! # Invariants
 //!
-//! - **F3** No bytes make a reader panic, read outside its slice, loop for ever or allocate more
-//!   than its entries; wrong bytes give an error or a wrong answer.
+//! - **F3** No input makes a reader panic, read outside its slice, loop for ever or allocate more
+//!   than its entries need; invalid bytes give an error or a wrong answer.
 
 pub mod cuckoo;
 mod error;

@@ -1,10 +1,10 @@
-//! No bytes make the readers of filters panic, loop for ever or allocate without
-//! bound; damage is reported.
+//! No input makes the readers of filters panic, loop for ever or allocate without bound; damage
+//! is reported.
 
 use research_filters::{cuckoo, perfect};
 
-/// Damages sound bytes in many ways and hands them on: flipped bits, overwritten bytes and
-/// words, cut and lengthened ends, and random bytes.
+/// Passes damaged variants of sound bytes to a reader: flipped bits, overwritten bytes and words,
+/// truncated and extended inputs, and random bytes.
 fn damaged(sound: &[u8], rounds: u32, seed: u64, mut read: impl FnMut(&[u8])) {
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..rounds {

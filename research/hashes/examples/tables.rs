@@ -1,4 +1,4 @@
-//! Prints block transfers of the hash tables beside what the theory says, or runs a long
+//! Prints block transfers of the hash tables together with the theoretical values, or runs a long
 //! history of mixed operations against a map.
 //!
 //! ```sh
@@ -15,7 +15,7 @@ use research_hashes::boa::{Boa, Kind, Options};
 use research_hashes::bot::{Bot, BotOptions, Schedule};
 use std::collections::HashMap;
 
-/// Bytes of a block and of the memory: 32 records or so, and 32 blocks.
+/// The size of a block (about 32 records) and of the memory (32 blocks), in bytes.
 const BLOCK: u32 = 1024;
 const MEMORY: u64 = 32 * BLOCK as u64;
 
@@ -75,7 +75,7 @@ fn space() -> MemorySpace {
     MemorySpace::new(u64::from(BLOCK), 1 << 40).with_meter(u64::from(BLOCK), MEMORY)
 }
 
-/// A space that knows no blocks, but for its meter.
+/// A space without a block size, except in its meter.
 fn smooth(block: u64, memory: u64) -> MemorySpace {
     MemorySpace::new(8, 1 << 40).with_meter(block, memory)
 }
@@ -134,7 +134,8 @@ fn log(base: f64, value: f64) -> f64 {
     value.log2() / base.log2()
 }
 
-/// Transfers of `records` inserts, then of lookups that find and that do not, each from cold.
+/// The transfers of `records` inserts, then of successful and unsuccessful lookups, each with a
+/// cold cache.
 fn measure(table: &mut Table, records: u64) -> Result<(Transfers, f64, f64)> {
     for number in 0..records {
         table.insert(&key(number), &number.to_le_bytes())?;
@@ -155,9 +156,9 @@ fn measure(table: &mut Table, records: u64) -> Result<(Transfers, f64, f64)> {
     Ok((inserts, reads[0], reads[1]))
 }
 
-/// Prints, for each table and λ, measured costs, the theory's terms and their ratio.
+/// Prints measured costs, the theoretical terms and their ratio for each table and λ.
 fn fits(from: u32, to: u32, names: &[&str]) -> Result<()> {
-    // A record takes 8 bytes of fingerprint, 8 of key, 8 of value and 4 more.
+    // A record has 8 bytes of fingerprint, 8 of key, 8 of value and 4 more.
     let (b, m) = (f64::from(BLOCK) / 28.0, MEMORY as f64 / 28.0);
     for name in names {
         let (mut inserts, mut lookups) = (Vec::new(), Vec::new());
@@ -268,7 +269,7 @@ fn beta(log2: u32) -> Result<()> {
             schedule: Schedule::Every { beta },
             ..base
         };
-        // The meter's memory is small, so that what the queue moves shows.
+        // The meter's memory is small, so that the transfers of the queue are visible.
         let mut table = Bot::create(space(), options)?;
         for number in 0..records {
             table.insert(&key(number), &number.to_le_bytes())?;
@@ -292,7 +293,7 @@ fn beta(log2: u32) -> Result<()> {
     Ok(())
 }
 
-/// Prints transfers of the BOT and the COBOT below several memories.
+/// Prints transfers of the BOT and the COBOT with several memory sizes.
 fn caches(log2: u32) -> Result<()> {
     let records = 1u64 << log2;
     for (block, memory) in [(256u32, 1u64 << 15), (1024, 1 << 18), (4096, 1 << 21)] {
@@ -325,7 +326,7 @@ fn caches(log2: u32) -> Result<()> {
     Ok(())
 }
 
-/// Prints how many blocks lookups in one interpolated run read, from cold.
+/// Prints the number of blocks read by lookups in one interpolated run with a cold cache.
 fn reads(log2: u32) -> Result<()> {
     let records = 1u64 << log2;
     let options = Options {

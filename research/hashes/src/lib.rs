@@ -1,21 +1,22 @@
-//! Hash tables of the research, which no store hosts.
+//! Research implementations of hash tables, which the store does not use.
 //!
-//! [`boa`] and [`bot`] are the tables of Conway et al. (2018) by themselves, over [`blocks`], a
-//! space that counts what is moved: their theorems bound block transfers, which a store's cache
-//! and log would blur. The store's own forms of them are `alluvium_hashes::hashed`. [`silt`] is
-//! SILT's three stores put together in memory.
+//! [`boa`] and [`bot`] are the tables of Conway et al. (2018), built directly on [`blocks`], a
+//! space that counts block transfers: their theorems bound block transfers, and a store's cache
+//! and log would distort the counts. `alluvium_hashes::hashed` contains the store's variants of
+//! them. [`silt`] combines SILT's three stores in memory.
 //!
-//! *Knows*: how records are found by a hash of their key, and what that moves.
+//! *Knows*: how records are found by a hash of their key, and how many transfers that costs.
 //!
 //! *Does not know*: transactions, clocks, files.
 //!
-//! *Read in this order*: [`blocks`] and `records`, then [`boa`] and [`bot`]; [`silt`] by itself.
+//! *Read in this order*: [`blocks`] and `records`, then [`boa`] and [`bot`]; [`silt`] is
+//! independent.
 //!
 //! # Invariants
 //!
-//! - **H1** Bytes that were read are checked before they are believed: damage is an error that
-//!   says where.
-//! - **H2** Nothing here spawns a thread or reads a clock.
+//! - **H1** Bytes read from the space are verified before use: damage is reported as an error
+//!   with its location.
+//! - **H2** This crate neither spawns threads nor reads clocks.
 
 pub mod blocks;
 pub mod boa;

@@ -1,9 +1,9 @@
-//! The tables of the documents at full size, and how long the optimiser takes:
+//! Prints the documents' tables at full size, and the running time of the optimiser:
 //! `cargo bench -p research-models --bench structures [words]`.
 //!
-//! Words choose among `optimise`, `simulate`, `recycle` and `insert`; without one all run,
-//! which takes half an hour and 2 GiB of memory. `large` adds the simulation of 100 million
-//! keys. Under `cargo test` all of it runs with small inputs.
+//! The words select among `optimise`, `simulate`, `recycle` and `insert`; without words all of
+//! them run, which needs half an hour and 2 GiB of memory. `large` adds the simulation of 100
+//! million keys. Under `cargo test` every part runs with small inputs.
 
 use alluvium_model::lsm::{LevelDb, Stage};
 use alluvium_model::{BadParameter, Popularity};
@@ -43,7 +43,7 @@ fn main() -> Result<(), BadParameter> {
     Ok(())
 }
 
-/// Prints the level sizes that write least, and how long it took to find them.
+/// Prints the level sizes with the lowest write amplification, and the time to find them.
 fn optimise(keys: u64) -> Result<(), BadParameter> {
     println!("level sizes for {keys} keys: standard, optimised, sizes, estimates, seconds");
     for skew in SKEWS {
@@ -63,7 +63,7 @@ fn optimise(keys: u64) -> Result<(), BadParameter> {
     Ok(())
 }
 
-/// Prints what is simulated beside what is estimated, and what other policies write.
+/// Prints simulated and estimated write amplification, and that of other policies.
 fn simulate(sizes: &[u64]) -> Result<(), BadParameter> {
     println!(
         "LevelDB: keys, skew: estimate, simulation; optimised: estimate, simulation; largest table first; level 0 first"
@@ -82,7 +82,7 @@ fn simulate(sizes: &[u64]) -> Result<(), BadParameter> {
             let best = standard.optimise(&popularity)?;
             let improved = run(&best.shape, &|_| ())?;
             let largest = run(&standard, &|rules| rules.tables = TableChoice::Largest)?;
-            // A device that keeps up with three quarters of what is due.
+            // A device that sustains three quarters of the required writes.
             let starved = run(&standard, &|rules| {
                 rules.levels = LevelChoice::Level0First;
                 let writes = 0.75 * (measured.total() - 2.0);
@@ -107,7 +107,7 @@ fn simulate(sizes: &[u64]) -> Result<(), BadParameter> {
     Ok(())
 }
 
-/// Prints the rates of strategies over a thousand bins.
+/// Prints the recycling rates of strategies over a thousand bins.
 fn recycle(throws: f64) -> Result<(), BadParameter> {
     println!("recycling rates with 1000 bins: skew, balls: fullest bin, random ball, golden gate");
     for skew in [0.0, 1.0, 2.0] {
@@ -128,7 +128,7 @@ fn recycle(throws: f64) -> Result<(), BadParameter> {
     Ok(())
 }
 
-/// Prints the rates of insertion buffers as leaves split.
+/// Prints the recycling rates of insertion buffers as leaves split.
 fn insert(inserts: usize) -> Result<(), BadParameter> {
     println!("insertion buffer of 2500 keys over leaves of 160: inserts, leaves, rate");
     for choice in CHOICES {

@@ -1,13 +1,13 @@
-//! Models of the research that no part of the product computes with.
+//! Research models that the product does not use.
 //!
-//! [`recycling`] is the game of balls and bins that bounds what an insertion buffer saves (Conway
-//! 2020, §5); [`pdam`] counts the steps of B-trees on a device that moves P blocks at once (Bender
-//! et al. 2021, §6), and [`translate`] turns accesses of one cost model into those of another (its
-//! Lemma 1); [`leveldb`] simulates LevelDB's compactions and [`mica`] computes the memory of a
-//! table like MICA's (Lim 2015, §4.3.5 and §5.3). All refuse parameters with
+//! [`recycling`] is the game of balls and bins that bounds the savings of an insertion buffer
+//! (Conway 2020, §5); [`pdam`] counts the steps of B-trees on a device that transfers P blocks in
+//! parallel (Bender et al. 2021, §6); [`translate`] converts accesses between cost models (Lemma
+//! 1 of the same paper); [`leveldb`] simulates LevelDB's compactions, and [`mica`] computes the
+//! memory of a table like MICA's (Lim 2015, §4.3.5 and §5.3). All reject invalid parameters with
 //! `alluvium_model::BadParameter`.
 //!
-//! *Knows*: the formulas, and simulations beside them.
+//! *Knows*: the formulas, and simulations to compare them with.
 //!
 //! *Does not know*: devices, stores.
 //!
@@ -15,7 +15,7 @@
 //!
 //! Invariants:
 //!
-//! - **M1** The same parameters give the same numbers: what is random is drawn from a seed.
+//! - **M1** The same parameters give the same numbers: random choices are drawn from a seed.
 
 pub mod leveldb;
 pub mod mica;

@@ -1,18 +1,18 @@
-//! The memory that a table like MICA's takes: buckets of one length, and a pool of spare ones
-//! for those that overflow, or a log of one length (Lim §5.3, bulk chaining and circular log).
+//! The memory of a table like MICA's: buckets of fixed size with a pool of spare buckets for
+//! overflow, or a log of fixed size (Lim §5.3, bulk chaining and circular log).
 
 use alluvium_model::parameter::{BadParameter, positive, require};
 
-/// Entries of a bucket.
+/// Entries per bucket.
 pub const ENTRIES: u32 = 15;
 
 /// Bytes of a bucket: 15 entries of 8 bytes, a version, and the number of the next bucket.
 pub const BUCKET_BYTES: f64 = 128.0;
 
-/// Bits of a place in the circular log.
+/// The number of bits of a circular-log position.
 pub const PLACE_BITS: u32 = 48;
 
-/// What an index takes that loses nothing: full buckets chain spare ones.
+/// The size of a lossless index: full buckets chain spare buckets.
 ///
 /// ```
 /// use research_models::mica::Index;
@@ -24,28 +24,29 @@ pub const PLACE_BITS: u32 = 48;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Index {
-    /// The share of buckets that overflow.
+    /// The fraction of buckets that overflow.
     pub overflowing: f64,
-    /// Spare buckets needed for each bucket: one that overflows twice needs two.
+    /// Spare buckets per bucket. A bucket that overflows twice needs two.
     pub spare: f64,
-    /// The share of items that are in the first bucket of their chain.
+    /// The fraction of items in the first bucket of their chain.
     pub in_main: f64,
-    /// Bytes for each item, spare buckets included.
+    /// Bytes per item, including spare buckets.
     pub bytes_per_item: f64,
 }
 
-/// The most items for each bucket: beyond, chains are all there is.
+/// The maximum number of items per bucket: beyond it almost all items are in chains.
 const MOST_LOAD: f64 = 1000.0;
 
 impl Index {
-    /// Returns what an index takes with `load` items for each bucket, placed by a hash.
+    /// Returns the size of an index with `load` items per bucket, placed by a hash.
     ///
     /// # Errors
     /// [`BadParameter`] unless the load is positive, and at most 1000.
     pub fn holding(load: f64) -> Result<Index, BadParameter> {
         positive("the load", load)?;
         require("the load", load, load <= MOST_LOAD, "at most 1000")?;
-        // Items of a bucket are Poisson. ln p(k) grows by ln(load / k).
+        // The number of items in a bucket has a Poisson distribution. ln p(k) grows by ln(load /
+        // k).
         let mut logarithm = -load;
         let (mut overflowing, mut spare, mut beyond) = (0.0, 0.0, 0.0);
         let most = (load + 20.0 * load.sqrt() + 100.0) as u32;
@@ -67,10 +68,10 @@ impl Index {
         })
     }
 
-    /// Returns the highest load for which a share of spare buckets is enough.
+    /// Returns the highest load that a given ratio of spare buckets supports.
     ///
     /// # Errors
-    /// [`BadParameter`] unless the share is positive, and at most 1.
+    /// [`BadParameter`] unless the ratio is positive, and at most 1.
     pub fn most_load(spare: f64) -> Result<f64, BadParameter> {
         positive("the spare buckets", spare)?;
         require(
@@ -91,18 +92,18 @@ impl Index {
         Ok(low)
     }
 
-    /// Returns the share of items that an index of a cache keeps: what does not fit a bucket is
-    /// evicted from it.
+    /// Returns the fraction of items that a cache's index keeps: items that do not fit in their
+    /// bucket are evicted from it.
     ///
     /// # Errors
-    /// As [`holding`](Index::holding).
+    /// The errors of [`holding`](Index::holding).
     pub fn kept_without_chains(load: f64) -> Result<f64, BadParameter> {
         Ok(Index::holding(load)?.in_main)
     }
 }
 
-/// Returns the bytes of memory of a cache: its log, and an index with `load` live items a
-/// bucket. Items take `item_bytes` of the log, headers included.
+/// Returns the memory of a cache in bytes: its log, and an index with `load` live items per
+/// bucket. An item occupies `item_bytes` of the log, including its header.
 ///
 /// # Errors
 /// [`BadParameter`] unless all are positive.
@@ -113,8 +114,8 @@ pub fn cache_bytes(log_bytes: f64, item_bytes: f64, load: f64) -> Result<f64, Ba
     Ok(log + (log / item / load).ceil() * BUCKET_BYTES)
 }
 
-/// Returns the bytes of memory of a store of `items`, of which each takes `item_bytes` with its
-/// header, with an index that holds `load` items for each bucket.
+/// Returns the memory in bytes of a store of `items` items of `item_bytes` bytes, including
+/// headers, with an index of `load` items per bucket.
 ///
 /// # Errors
 /// [`BadParameter`] unless all are positive.
@@ -124,8 +125,8 @@ pub fn store_bytes(items: f64, item_bytes: f64, load: f64) -> Result<f64, BadPar
     Ok(items * (item + Index::holding(load)?.bytes_per_item))
 }
 
-/// Returns how many buckets a second must be swept, so that each is cleared of dead places
-/// before the places of the log, written at a rate, begin again.
+/// Returns the number of buckets to sweep per second, so that stale entries are removed from each
+/// bucket before the log, written at the given rate, reuses its positions.
 ///
 /// # Errors
 /// [`BadParameter`] unless both are positive.
@@ -158,8 +159,8 @@ mod tests {
             assert!(index.spare >= index.overflowing && index.spare < 1.01 * index.overflowing);
             assert_eq!(Index::kept_without_chains(load), Ok(index.in_main));
         }
-        // A tenth of spare buckets permits 11 items for each, 11.6 bytes each for the main
-        // buckets.
+        // One spare bucket in ten supports 11 items per bucket, which is 11.6 bytes per item for
+        // the main buckets.
         let most = Index::most_load(0.1).unwrap();
         assert!((11.0..11.2).contains(&most), "{most}");
         near(BUCKET_BYTES / 11.0, 11.6, 0.04);

@@ -1,10 +1,10 @@
-//! Lemma 1 of Bender: an algorithm for one model is an algorithm for the other, at a constant
-//! factor.
+//! Lemma 1 of Bender: an algorithm for the DAM model can be run in the affine model, and the
+//! reverse, within a constant factor of the cost.
 //!
-//! With blocks of B = 1/α, the half-bandwidth size, and the affine setup as the unit of both: an
-//! affine algorithm of cost C becomes a DAM algorithm of cost at most 4C that needs two more blocks
-//! of memory, and a DAM algorithm of cost C becomes an affine one of cost 2C in the same memory.
-//! The tests check both on random accesses.
+//! The unit of both models is the affine setup; blocks have B = 1/α bytes, the half-bandwidth
+//! size. An affine algorithm of cost C becomes a DAM algorithm of cost at most 4C that needs two
+//! more blocks of memory, and a DAM algorithm of cost C becomes an affine algorithm of cost 2C in
+//! the same memory. The tests check both directions on random accesses.
 
 use alluvium_base::cost::{Access, AccessKind};
 use std::ops::Range;
@@ -17,9 +17,9 @@ fn blocks(access: &Access, block: u64) -> Range<u64> {
     access.offset / block..(access.offset + access.len).div_ceil(block)
 }
 
-/// Returns the whole blocks that a DAM algorithm accesses in place of one access of any size: a
-/// read becomes a read of every block it touches; a write reads back the blocks at its ends that it
-/// covers in part, then writes every block it touches.
+/// Returns the block accesses that replace one access of any size in a DAM algorithm. A read
+/// becomes a read of every block it touches. A write first reads the partially covered blocks at
+/// its ends, then writes every block it touches.
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind};
@@ -59,7 +59,7 @@ pub fn to_blocks(access: &Access, block: u64) -> Vec<Access> {
     accesses
 }
 
-/// Returns the affine accesses of a DAM algorithm: one for every block, of a block's size.
+/// Returns the affine accesses of a DAM algorithm: one block-sized access for every block.
 ///
 /// # Panics
 /// When `block` is zero.
@@ -140,7 +140,7 @@ mod tests {
                 let main = translated.last().expect("an access of some bytes touches a block");
                 prop_assert!(main.kind == access.kind);
                 prop_assert!(main.offset <= access.offset && access.offset + access.len <= main.offset + main.len);
-                // Memory: the block-aligned extent against the access's own bytes.
+                // Memory: the block-aligned extent compared with the access's own bytes.
                 prop_assert!(main.len < access.len + 2 * block);
                 let read_back = translated.len() - 1;
                 prop_assert!(read_back <= 2 && (access.kind == AccessKind::Write || read_back == 0));

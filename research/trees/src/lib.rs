@@ -1,11 +1,12 @@
-//! Ordered dictionaries of the research, which no store hosts.
+//! Research implementations of ordered dictionaries, which the store does not use.
 //!
-//! Each folder is a structure by itself: [`affine`], trees whose nodes are as large as a disk
-//! likes; [`pdam`], a static tree for the blocks that a device moves at once; [`insertion`], a
-//! B-tree with a buffer before its leaves. The Lab measures them beside the figures that were
-//! published, and the models of `alluvium-model` and `research-models` say what they should cost.
+//! Each folder holds an independent structure: [`affine`], trees with node sizes tuned to the
+//! device; [`pdam`], a static tree for devices that transfer several blocks in parallel;
+//! [`insertion`], a B-tree with an insertion buffer in front of its leaves. The Lab compares them
+//! with published figures; the models of `alluvium-model` and `research-models` predict their
+//! costs.
 //!
-//! *Knows*: how each structure keeps records in key order on a device, and counts what it moves.
+//! *Knows*: how each structure stores records in key order on a device, and counts its transfers.
 //!
 //! *Does not know*: transactions, threads, clocks.
 //!

@@ -1,16 +1,16 @@
-//! What must hold of a filter's bytes, each rule checked by itself.
+//! Checks the invariants of an encoded filter, each rule separately.
 
 use super::filter::Filter;
 use super::format::{checksums, is_zero_behind, tags};
 use super::shape::{SLOTS, Variant};
 use std::fmt;
 
-/// A rule that a filter breaks.
+/// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The bucket, if the rule is about one.
+    /// The bucket that violates the rule, if the rule concerns a single bucket.
     pub bucket: Option<u32>,
-    /// What should be, and what is.
+    /// The expected and the actual value.
     pub what: String,
 }
 
@@ -24,8 +24,9 @@ impl fmt::Display for Violation {
 }
 
 impl Filter<'_> {
-    /// Returns every rule that the filter breaks; nothing when it is sound: the checksum; as
-    /// many tags as the header counts; tags that name a bucket; zeros behind the last slot.
+    /// Returns every violation, or an empty list for a sound filter. The rules: the checksum
+    /// matches; the number of tags equals the header's count; every tag names a bucket; the bits
+    /// after the last slot are zero.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Vec::new();

@@ -1,11 +1,11 @@
-//! The tags of a table as a filter: a view of its bytes.
+//! A filter made of a table's tags: a view of its encoded bytes.
 
 use super::format::{self, Header};
 use super::shape::{Place, SLOTS, Shape};
 use super::table::Slot;
 use crate::Result;
 
-/// A filter in bytes: whether a hash may be there, and in which slots.
+/// An encoded filter. It answers whether a hash may be present, and in which slots.
 ///
 /// ```
 /// use research_filters::cuckoo::{Filter, Shape, Table, encode};
@@ -27,29 +27,29 @@ pub struct Filter<'b> {
 }
 
 impl<'b> Filter<'b> {
-    /// Opens a filter: reads its header, and checks that the bytes are as many as it says. The
-    /// checksum is left to [`Filter::check`].
+    /// Opens a filter: reads its header and checks the length of the bytes against it. Only
+    /// [`Filter::check`] verifies the checksum.
     ///
     /// # Errors
-    /// [`crate::Error::Damaged`] when the header is none or the length is wrong.
+    /// [`crate::Error::Damaged`] when the header is invalid or the length is wrong.
     pub fn open(bytes: &'b [u8]) -> Result<Filter<'b>> {
         let header = Header::read(bytes)?;
         Ok(Filter { header, bytes })
     }
 
-    /// Returns the shape of the table it was made of.
+    /// Returns the shape of the table that the filter was made from.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.header.shape
     }
 
-    /// Returns how many slots are in use.
+    /// Returns the number of slots in use.
     #[must_use]
     pub fn entries(&self) -> u32 {
         self.header.entries
     }
 
-    /// Returns whether a hash may be there. One that was put in is.
+    /// Returns whether a hash may be present. There are no false negatives.
     #[inline]
     #[must_use]
     pub fn may_hold(&self, hash: u64) -> bool {
@@ -57,7 +57,7 @@ impl<'b> Filter<'b> {
         places.iter().any(|place| self.matching(*place).next().is_some())
     }
 
-    /// Returns the slots whose entry may be a hash's, in the order of
+    /// Returns the slots whose entry may belong to a hash, in the order of
     /// [`super::Table::candidates`].
     pub fn candidates(&self, hash: u64) -> impl Iterator<Item = Slot> + use<'b> {
         let (places, filter) = (self.header.shape.places(hash), *self);

@@ -22,7 +22,7 @@ use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
 use alluvium_filters::bits::{BitWriter, TAIL_BYTES, take};
 
-/// What errors call the structure.
+/// The structure's name in error messages.
 pub(super) const WHAT: &str = "cuckoo filter";
 
 const MAGIC: [u8; 4] = *b"ACKF";
@@ -30,7 +30,7 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
 const CHECKSUM_BYTES: usize = 8;
 
-/// What the first bytes say.
+/// The decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) shape: Shape,
@@ -61,7 +61,7 @@ pub fn encode(table: &Table) -> Vec<u8> {
     bytes
 }
 
-/// Returns how many bytes a filter of a shape has.
+/// Returns the encoded size of a filter of this shape, in bytes.
 fn len(shape: &Shape) -> usize {
     HEADER_BYTES + stream_words(shape) * 8 + TAIL_BYTES + CHECKSUM_BYTES
 }
@@ -70,30 +70,30 @@ fn stream_words(shape: &Shape) -> usize {
     (u64::from(shape.slots()) * u64::from(shape.tag_bits)).div_ceil(64) as usize
 }
 
-/// The tags of a bucket, one after the other from the lowest bit.
+/// The tags of a bucket, packed from the lowest bit.
 #[inline]
 pub(super) fn tags(bytes: &[u8], shape: &Shape, bucket: u32) -> u64 {
     let bits = shape.tag_bits * SLOTS;
     let at = u64::from(bucket) * u64::from(bits);
-    // A bucket begins at a multiple of 4 bits, so that up to 60 bits are in one load.
+    // A bucket starts at a multiple of 4 bits, so one load covers up to 60 bits.
     alluvium_filters::bits::peek(bytes, HEADER_BYTES as u64 * 8 + at) & ((1 << bits) - 1)
 }
 
-/// Returns whether the bits behind the last slot are all zero.
+/// Returns whether the bits after the last slot are all zero.
 pub(super) fn is_zero_behind(bytes: &[u8], shape: &Shape) -> bool {
     let used = u64::from(shape.slots()) * u64::from(shape.tag_bits);
     let end = (stream_words(shape) * 8 + TAIL_BYTES) as u64 * 8;
     (used..end).all(|bit| take(bytes, HEADER_BYTES as u64 * 8 + bit, 1) == 0)
 }
 
-/// The checksum in the bytes, and that of the bytes.
+/// The stored and the computed checksum.
 pub(super) fn checksums(bytes: &[u8]) -> Option<(u64, u64)> {
     let (rest, stored) = bytes.split_last_chunk()?;
     Some((u64::from_le_bytes(*stored), checksum(rest)))
 }
 
 impl Header {
-    /// Reads the header, and checks it against the length of the bytes.
+    /// Reads the header and checks the length of the bytes against it.
     pub(super) fn read(bytes: &[u8]) -> Result<Header> {
         let bad = |at, what, expected: String, found: String| Error::damaged(WHAT, at, what, expected, found);
         let mut reader = Reader::new(bytes);
@@ -152,7 +152,7 @@ pub(super) mod tests {
         expected.extend([0; TAIL_BYTES]);
         expected.extend(checksum(&expected).to_le_bytes());
         assert_eq!(bytes, expected);
-        // In variant 2 the mix of a tag chooses the bucket: it is part of the format.
+        // In variant 2 the mix of a tag chooses the bucket, so the mix is part of the format.
         let shape = Shape::xor(16, 15).unwrap();
         let [first, second] = shape.places(0x0012_3456_0000_0001);
         assert_eq!((first.bucket, first.tag, second.bucket), (1, 2331, 23_563));

@@ -1,4 +1,4 @@
-//! Eight buckets in three cache lines.
+//! Eight buckets packed into three cache lines.
 //!
 //! ```text
 //! line 0   bucket 0: tags, offsets   bucket 1: tags, offsets   tags of 6   tags of 7
@@ -6,16 +6,17 @@
 //! line 2   bucket 4: tags, offsets   bucket 5: tags, offsets   offsets of 7
 //! ```
 //!
-//! Tags fill one word of 64 bits, 16 for each slot; offsets fill two, 32 for each.
+//! The tags of a bucket fill one 64-bit word, 16 bits per slot; its offsets fill two, 32 bits per
+//! slot.
 
 use super::shape::SLOTS;
 
-/// Buckets of a group.
+/// Buckets per group.
 pub(super) const BUCKETS: u32 = 8;
 
 const WORDS: usize = 24;
 
-/// The words of each bucket's tags and of its offsets.
+/// The positions of each bucket's tag word and offset words within the group.
 const TAGS: [u8; BUCKETS as usize] = [0, 3, 8, 11, 16, 19, 6, 7];
 const OFFSETS: [u8; BUCKETS as usize] = [1, 4, 9, 12, 17, 20, 14, 22];
 
@@ -32,7 +33,7 @@ const _: () = assert!(size_of::<Group>() == (BUCKETS * SLOTS) as usize * (2 + 4)
 impl Group {
     pub(super) const EMPTY: Group = Group([0; WORDS]);
 
-    /// The tags of a bucket, 16 bits a slot.
+    /// The tags of a bucket, 16 bits per slot.
     #[inline]
     pub(super) fn tags(&self, bucket: u32) -> u64 {
         self.0[usize::from(TAGS[(bucket % BUCKETS) as usize])]
@@ -72,11 +73,11 @@ pub(super) fn tag(tags: u64, slot: u32) -> u16 {
 #[inline]
 pub(super) fn matching(tags: u64, tag: u16) -> u64 {
     let differing = tags ^ LANES.wrapping_mul(u64::from(tag));
-    // No carry leaves a lane, so the answer is exact.
+    // No carry leaves a lane, so the result is exact.
     !(((differing & LOW) + LOW) | differing | LOW)
 }
 
-/// Returns the first slot of what [`matching`] found.
+/// Returns the first slot in a result of [`matching`].
 #[inline]
 pub(super) fn first(matching: u64) -> Option<u32> {
     (matching != 0).then(|| matching.trailing_zeros() / 16)

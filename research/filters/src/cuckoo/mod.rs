@@ -1,11 +1,11 @@
-//! Partial-key cuckoo hashing: a table in memory from a key's hash to a 32-bit offset, which
-//! moves entries without reading their keys; and its tags alone as a filter.
+//! Partial-key cuckoo hashing: an in-memory table from a key's hash to a 32-bit offset that moves
+//! entries without reading their keys. Its tags alone form a filter.
 //!
-//! *Knows*: which two buckets and tags a hash has; how slots lie in cache lines; how an
-//! insertion makes space, and how it takes that back; the bytes of a filter.
+//! *Knows*: the two buckets and tags of a hash; the layout of slots in cache lines; how an
+//! insertion displaces entries and undoes the displacements on failure; the bytes of a filter.
 //!
-//! *Does not know*: keys; what an offset means; whether two entries with one tag have one key.
-//! The owner reads the record of a candidate and compares the key.
+//! *Does not know*: keys; the meaning of an offset; whether two entries with the same tag have
+//! the same key. The owner reads the record of a candidate and compares the key.
 //!
 //! *Read in this order*: `shape`, `group`, `table`, `format`, `filter`, `check`.
 //!
@@ -19,24 +19,23 @@
 //!             the number of buckets is any power of two
 //! ```
 //!
-//! Tag 0 marks an empty slot. No key has it, so that a filter needs no bit for "in use" and
+//! Tag 0 marks an empty slot. No key has tag 0, so a filter needs no separate "in use" bit and
 //! answers exactly as its table does.
 //!
 //! # Cache lines
 //!
-//! A bucket has 4 slots of 2 + 4 bytes. 24 bytes do not tile a line of 64, so eight buckets
-//! share three lines: six lie in one line each, two have their tags in one line and their
-//! offsets in another. A lookup reads two lines for the tags, and for a match in one bucket of
-//! four a third.
+//! A bucket has 4 slots of 2 + 4 bytes. Its 24 bytes do not divide a 64-byte line evenly, so
+//! eight buckets share three lines: six buckets lie in one line each, and two have their tags in
+//! one line and their offsets in another. A lookup reads two lines for the tags; for one bucket
+//! in four, a match reads a third.
 //!
 //! # Invariants
 //!
 //! - **C1** An entry is in one of its hash's two buckets, under that bucket's tag.
-//! - **C2** An insertion that fails leaves every slot as it was: no entry is lost, none is
-//!   added.
-//! - **C3** A filter made of a table says "may be there" for exactly the hashes for which the
-//!   table has a candidate, whatever was put in.
-//! - **C4** A slot's number is the same in the table and in its filter: 4 · bucket + place.
+//! - **C2** An insertion that fails leaves every slot unchanged.
+//! - **C3** A filter made from a table answers "may be present" for exactly the hashes for which
+//!   the table has a candidate, whatever the table contains.
+//! - **C4** A slot has the same number in the table and in its filter: 4 · bucket + position.
 
 mod check;
 mod filter;

@@ -1,23 +1,23 @@
-//! From a hash to its two buckets and tags.
+//! Maps a hash to its two buckets and tags.
 
 use crate::{Error, Result};
 
-/// Slots of a bucket.
+/// Slots per bucket.
 pub const SLOTS: u32 = 4;
 
-/// The most bits of a tag: four of them and half a byte fill one load of 64 bits.
+/// The maximum number of bits in a tag: four tags and half a byte fill one 64-bit load.
 pub const MAX_TAG_BITS: u32 = 15;
 
-/// The most bits of a bucket's number: a slot's number has 32 bits.
+/// The maximum number of bits in a bucket number: slot numbers have 32 bits.
 pub const MAX_BUCKET_BITS: u32 = 28;
 
-/// Bits of a hash from which a bucket or a tag is reduced.
+/// The number of hash bits from which a bucket or a tag is derived.
 const SLICE_BITS: u32 = 24;
 
 const _: () = assert!(MAX_TAG_BITS * SLOTS + 4 <= u64::BITS);
 const _: () = assert!(1u64 << MAX_BUCKET_BITS <= u32::MAX as u64 / SLOTS as u64);
 
-/// How the alternative bucket of an entry is found without its key.
+/// How the alternative bucket of an entry is derived without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// The tag is the number of the alternative bucket, and changes when the entry moves.
@@ -26,7 +26,7 @@ pub enum Variant {
     Xor = 2,
 }
 
-/// The size of a table, and which variant it is.
+/// The size and the variant of a table.
 ///
 /// ```
 /// use research_filters::cuckoo::{Shape, Variant};
@@ -54,7 +54,7 @@ impl Shape {
     /// Creates the shape of variant [`Variant::Alternate`], with 2^`tag_bits` - 1 buckets.
     ///
     /// # Errors
-    /// [`Error::Shape`] when tags have no bit or more than [`MAX_TAG_BITS`].
+    /// [`Error::Shape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`].
     pub fn alternate(tag_bits: u32) -> Result<Shape> {
         tags(tag_bits)?;
         Ok(Shape {
@@ -67,8 +67,8 @@ impl Shape {
     /// Creates the shape of variant [`Variant::Xor`], with 2^`bucket_bits` buckets.
     ///
     /// # Errors
-    /// [`Error::Shape`] when tags have no bit or more than [`MAX_TAG_BITS`], or there are more
-    /// than [`MAX_BUCKET_BITS`].
+    /// [`Error::Shape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`], or `bucket_bits`
+    /// is greater than [`MAX_BUCKET_BITS`].
     pub fn xor(bucket_bits: u32, tag_bits: u32) -> Result<Shape> {
         tags(tag_bits)?;
         if bucket_bits > MAX_BUCKET_BITS {
@@ -88,33 +88,33 @@ impl Shape {
         self.variant
     }
 
-    /// Returns how many buckets there are.
+    /// Returns the number of buckets.
     #[must_use]
     pub fn buckets(&self) -> u32 {
         self.buckets
     }
 
-    /// Returns how many slots there are.
+    /// Returns the number of slots.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.buckets * SLOTS
     }
 
-    /// Returns how many bits a tag has.
+    /// Returns the number of bits in a tag.
     #[must_use]
     pub fn tag_bits(&self) -> u32 {
         self.tag_bits
     }
 
-    /// Returns how many of the lookups for keys that are not there find a tag, at a load
-    /// between 0 and 1: eight slots, each with one of 2^`tag_bits` - 1 tags.
+    /// Returns the expected number of tag matches in a lookup of an absent key, at a load between
+    /// 0 and 1: a lookup examines eight slots, each with one of 2^`tag_bits` - 1 tags.
     #[must_use]
     pub fn false_positive_rate(&self, load: f64) -> f64 {
         f64::from(2 * SLOTS) * load / f64::from((1 << self.tag_bits) - 1)
     }
 
-    /// The two places of a hash; the same one twice for few hashes. Only the lowest 56 bits
-    /// matter: the highest may choose a partition.
+    /// Returns the two places of a hash, which are equal for a few hashes. Only the lowest 56
+    /// bits matter, so the highest bits may select a partition.
     #[inline]
     pub(super) fn places(&self, hash: u64) -> [Place; 2] {
         match self.variant {
@@ -139,7 +139,7 @@ impl Shape {
         }
     }
 
-    /// The other place of an entry, from the entry alone.
+    /// Returns the other place of an entry, derived from the entry alone.
     #[inline]
     pub(super) fn other(&self, place: Place) -> Place {
         debug_assert!(place.tag != 0 && place.bucket < self.buckets, "C1");
@@ -164,13 +164,14 @@ fn tags(bits: u32) -> Result<()> {
     Ok(())
 }
 
-/// Maps the lowest [`SLICE_BITS`] bits of a hash evenly to the numbers below `end`.
+/// Maps the lowest [`SLICE_BITS`] bits of a hash uniformly to the range `0..end`.
 #[inline]
 fn reduce(hash: u64, end: u32) -> u32 {
     (((hash & ((1 << SLICE_BITS) - 1)) * u64::from(end)) >> SLICE_BITS) as u32
 }
 
-/// Spreads a tag over 32 bits. A change is a new version of the filter's format.
+/// Spreads a tag over 32 bits. Changing this function requires a new version of the filter
+/// format.
 #[inline]
 fn mix(tag: u16) -> u32 {
     (u64::from(tag).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32

@@ -5,14 +5,14 @@ use super::shape::{Place, SLOTS, Shape};
 use crate::{Error, Result};
 use alluvium_base::prefetch_line;
 
-/// How many entries an insertion moves before it gives up.
+/// The number of entries that an insertion moves before it fails.
 pub const MAX_DISPLACEMENTS: usize = 128;
 
 /// A partial-key cuckoo table from hashes to 32-bit offsets.
 ///
-/// The table has no keys. A lookup gives candidates, of which at most one is the key's; the
-/// owner compares keys. [`Table::insert`] always adds an entry: an owner that overwrites a key
-/// finds its slot first, and changes it with [`Table::set`].
+/// The table does not store keys. A lookup returns candidates, of which at most one belongs to
+/// the key; the owner compares keys. [`Table::insert`] always adds an entry: to overwrite a key,
+/// the owner finds its slot first and updates it with [`Table::set`].
 ///
 /// ```
 /// use research_filters::cuckoo::{Shape, Table};
@@ -32,18 +32,18 @@ pub struct Table {
     random: u64,
 }
 
-/// The number of a slot: four times its bucket's, and its place in the bucket.
+/// The number of a slot: 4 · bucket + position in the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
 impl Slot {
-    /// Returns the slot with a number.
+    /// Returns the slot with this number.
     #[must_use]
     pub fn new(number: u32) -> Slot {
         Slot(number)
     }
 
-    /// Returns the number.
+    /// Returns the slot's number.
     #[must_use]
     pub fn number(self) -> u32 {
         self.0
@@ -54,12 +54,12 @@ impl Slot {
     }
 }
 
-/// The entries that may be a key's.
+/// An iterator over the entries that may belong to a key.
 #[derive(Clone, Debug)]
 pub struct Candidates<'t> {
     table: &'t Table,
     places: [Place; 2],
-    /// The place being read, and the slots of it that are left.
+    /// The index of the current place, and its remaining slots.
     at: usize,
     left: u64,
 }
@@ -88,7 +88,7 @@ impl Iterator for Candidates<'_> {
 }
 
 impl Table {
-    /// Creates an empty table. `seed` decides which entries an insertion moves.
+    /// Creates an empty table. `seed` determines which entries insertions move.
     #[must_use]
     pub fn new(shape: Shape, seed: u64) -> Table {
         Table {
@@ -105,31 +105,31 @@ impl Table {
         self.shape
     }
 
-    /// Returns how many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Returns whether there is no entry.
+    /// Returns whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns the share of slots that are in use.
+    /// Returns the fraction of slots in use.
     #[must_use]
     pub fn load(&self) -> f64 {
         f64::from(self.len) / f64::from(self.shape.slots())
     }
 
-    /// Returns the memory of the slots in bytes.
+    /// Returns the memory used by the slots, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.groups)
     }
 
-    /// Finds the entries that may be a hash's: those in its two buckets with its tag.
+    /// Returns the entries that may belong to a hash: those in its two buckets with its tag.
     #[inline]
     #[must_use]
     pub fn candidates(&self, hash: u64) -> Candidates<'_> {
@@ -143,17 +143,18 @@ impl Table {
         }
     }
 
-    /// Asks the processor for the tags that a lookup of this hash reads.
+    /// Prefetches the tags that a lookup of this hash reads.
     pub fn prefetch(&self, hash: u64) {
         for place in self.shape.places(hash) {
             prefetch_line(self.group(place.bucket));
         }
     }
 
-    /// Adds an entry, moving up to [`MAX_DISPLACEMENTS`] others to their other buckets.
+    /// Adds an entry, moving up to [`MAX_DISPLACEMENTS`] other entries to their alternative
+    /// buckets.
     ///
     /// # Errors
-    /// [`Error::Full`] when that makes no space. Every entry then is where it was (C2).
+    /// [`Error::Full`] when no slot becomes free. The table is then unchanged (C2).
     pub fn insert(&mut self, hash: u64, offset: u32) -> Result<()> {
         let places = self.shape.places(hash);
         for place in places {
@@ -165,8 +166,8 @@ impl Table {
         self.displace(start, offset)
     }
 
-    /// Walks at random: puts the entry in the place of another, which goes to its other bucket
-    /// in place of a third, until a bucket has space.
+    /// Performs a random walk: the new entry displaces another entry, which moves to its
+    /// alternative bucket and displaces a third, until a bucket has a free slot.
     fn displace(&mut self, mut place: Place, mut offset: u32) -> Result<()> {
         let mut path = [(Slot(0), 0u16, 0u32); MAX_DISPLACEMENTS];
         for moved in &mut path {
@@ -183,8 +184,8 @@ impl Table {
                 return Ok(());
             }
         }
-        // The walk may have come to a slot twice: the first entry of it is the one that was
-        // there.
+        // The walk may visit a slot twice. Undoing it in reverse order restores the entry that
+        // the slot held first.
         for &(Slot(number), tag, offset) in path.iter().rev() {
             let bucket = number / SLOTS;
             self.group_mut(bucket).set(bucket, number % SLOTS, tag, offset);
@@ -204,7 +205,7 @@ impl Table {
         true
     }
 
-    /// Changes the offset of an entry, and returns the one before.
+    /// Replaces the offset of an entry, and returns the previous offset.
     ///
     /// # Panics
     /// When the slot is empty or does not exist.
@@ -215,7 +216,7 @@ impl Table {
         before
     }
 
-    /// Takes an entry out, and returns its offset.
+    /// Removes an entry, and returns its offset.
     ///
     /// # Panics
     /// When the slot is empty or does not exist.
@@ -235,8 +236,7 @@ impl Table {
         (bucket, place, tag)
     }
 
-    /// Returns all entries in the order of their slots: that in which a hash store lays them
-    /// out.
+    /// Returns all entries in slot order, the order in which a hash store lays them out.
     pub fn entries(&self) -> impl Iterator<Item = (Slot, u32)> {
         self.tags().filter(|(_, tag)| *tag != 0).map(|(slot, _)| {
             let bucket = slot.0 / SLOTS;
@@ -244,7 +244,7 @@ impl Table {
         })
     }
 
-    /// The tags of all slots in order, 0 for an empty one.
+    /// The tags of all slots in slot order; 0 for an empty slot.
     pub(super) fn tags(&self) -> impl Iterator<Item = (Slot, u16)> {
         (0..self.shape.buckets).flat_map(|bucket| {
             let tags = self.group(bucket).tags(bucket);
@@ -262,7 +262,7 @@ impl Table {
         &mut self.groups[(bucket / BUCKETS) as usize]
     }
 
-    /// The next number of a xorshift generator, of which the higher bits are returned.
+    /// Returns the high bits of the next number of a xorshift generator.
     fn draw(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

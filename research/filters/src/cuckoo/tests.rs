@@ -1,4 +1,4 @@
-//! The table against a naive twin, its load when it is full, and its filter.
+//! Compares the table with a naive implementation; tests the load of a full table and its filter.
 
 use super::*;
 use crate::Error;

@@ -1,4 +1,4 @@
-//! Building an index from keys in rising order.
+//! Builds an index from keys in ascending order.
 
 use super::format::{Header, Start, bucket, encode, head};
 use super::graph::find;
@@ -8,9 +8,9 @@ use crate::{Error, Result};
 use alluvium_filters::bits::{BitWriter, take};
 use std::fmt;
 
-/// Builds an index, a bucket at a time. After each bucket that has keys, the owner is told the
-/// places of its items: the first place, and that of each key behind it, in the order of
-/// pushing.
+/// Builds an index, one bucket at a time. After each non-empty bucket, the owner's callback
+/// receives the positions of its items: the first position, and each key's offset from it, in the
+/// order of insertion.
 ///
 /// ```
 /// use research_filters::perfect::{Builder, Index};
@@ -29,7 +29,7 @@ pub struct Builder<S> {
     header: Header,
     starts: Vec<Start>,
     out: BitWriter,
-    /// The keys of the bucket that is being filled, whose number is that of the starts.
+    /// The keys of the bucket being filled. Its number is the length of the list of starts.
     bucket: Vec<u8>,
     last: Vec<u8>,
     sink: S,
@@ -44,11 +44,11 @@ impl<S> fmt::Debug for Builder<S> {
 }
 
 impl<S: FnMut(u64, &[u8])> Builder<S> {
-    /// Begins an index of keys of `key_bytes` bytes, in as many buckets as
+    /// Creates a builder of an index of `key_bytes`-byte keys, with the number of buckets that
     /// [`buckets`](super::buckets) computes.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a number is out of its range.
+    /// [`Error::Shape`] when a parameter is out of range.
     pub fn new(key_bytes: u32, buckets: u64, sink: S) -> Result<Builder<S>> {
         if !KEY_BYTES.contains(&key_bytes) || !(1..=MAX_BUCKETS).contains(&buckets) {
             let what = format!("keys of {key_bytes} bytes in {buckets} buckets");
@@ -75,11 +75,11 @@ impl<S: FnMut(u64, &[u8])> Builder<S> {
     /// Adds the next key.
     ///
     /// # Errors
-    /// [`Error::Order`] when it is not greater than the one before, [`Error::Shape`] when its
-    /// bucket is full or a bucket before it has no function.
+    /// [`Error::Order`] when the key is not greater than the previous one; [`Error::Shape`] when
+    /// its bucket is full or no function is found for an earlier bucket.
     ///
     /// # Panics
-    /// When the key has another length than the builder was told.
+    /// When the length of the key is not `key_bytes`.
     pub fn push(&mut self, key: &[u8]) -> Result<()> {
         assert_eq!(key.len(), self.header.key_bytes as usize, "bytes of a key");
         let number = bucket(key, self.header.buckets);
@@ -102,12 +102,13 @@ impl<S: FnMut(u64, &[u8])> Builder<S> {
         Ok(())
     }
 
-    /// Copies a bucket from an index of as many buckets, so that its items keep their places
-    /// behind the first. Returns whether it did: the bucket must not be begun here.
+    /// Copies a bucket from an index with the same number of buckets, so that its items keep
+    /// their positions relative to the first. Returns whether the bucket was copied: it must not
+    /// have been started in this builder.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the index says something impossible of the bucket;
-    /// [`Error::Shape`] when a bucket before it has no function.
+    /// [`Error::Damaged`] when the index has an invalid entry for the bucket; [`Error::Shape`]
+    /// when no function is found for an earlier bucket.
     pub fn copy(&mut self, from: &Index<'_>, number: u64) -> Result<bool> {
         let old = from.part(number)?;
         let next = self.starts.len() as u64;
@@ -133,7 +134,8 @@ impl<S: FnMut(u64, &[u8])> Builder<S> {
         });
     }
 
-    /// Finds the functions of the buckets before one, so that it is the one being filled.
+    /// Finds the functions of all buckets before the given one, which becomes the bucket being
+    /// filled.
     fn close_until(&mut self, number: u64) -> Result<()> {
         while (self.starts.len() as u64) < number {
             self.close()?;
@@ -170,10 +172,10 @@ impl<S: FnMut(u64, &[u8])> Builder<S> {
         Ok(())
     }
 
-    /// Returns the bytes of the index.
+    /// Completes the index and returns its bytes.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a bucket has no function.
+    /// [`Error::Shape`] when no function is found for a bucket.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         self.close_until(self.header.buckets)?;
         Ok(encode(&self.header, &self.starts, &self.out.finish()))

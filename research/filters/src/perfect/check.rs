@@ -1,15 +1,15 @@
-//! What must hold of an index's bytes, each rule checked by itself.
+//! Checks the invariants of an encoded index, each rule separately.
 
 use super::format::checksums;
 use super::index::{Index, used_before};
 use std::fmt;
 
-/// A rule that an index breaks.
+/// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The bucket, if the rule is about one.
+    /// The bucket that violates the rule, if the rule concerns a single bucket.
     pub bucket: Option<u64>,
-    /// What should be, and what is.
+    /// The expected and the actual value.
     pub what: String,
 }
 
@@ -23,9 +23,10 @@ impl fmt::Display for Violation {
 }
 
 impl Index<'_> {
-    /// Returns every rule that the index breaks; nothing when it is sound: the checksum; places
-    /// of buckets that rise from zero; as many vertices with a value as keys (P2); zeros behind
-    /// the last. Which key leads where, only the keys can tell.
+    /// Returns every violation, or an empty list for a sound index. The rules: the checksum
+    /// matches; the positions of buckets ascend from zero; the number of vertices with a value
+    /// equals the number of keys (P2); the bits after the last vertex are zero. The position of
+    /// each key cannot be checked without the keys.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! The bytes of an index of perfect hash functions, version 1. Integers little-endian, but for
-//! the heads of keys.
+//! The encoding of an index of perfect hash functions, version 1. Integers are little-endian,
+//! except for the heads of keys.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -17,7 +17,7 @@
 //!  … + n     8  XXH3-64 of everything before
 //! ```
 //!
-//! A group; the last one has as many buckets as are left:
+//! A group; the last group may be shorter:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -38,7 +38,7 @@ use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
 use alluvium_filters::bits::{TAIL_BYTES, take};
 
-/// What errors call the structure.
+/// The structure's name in error messages.
 pub(super) const WHAT: &str = "perfect hash index";
 
 /// Buckets of a group.
@@ -51,7 +51,7 @@ const GROUP_BYTES: u64 = 16;
 const BUCKET_BYTES: u64 = 5;
 const CHECKSUM_BYTES: u64 = 8;
 
-/// What the first bytes say.
+/// The decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) key_bytes: u32,
@@ -60,12 +60,12 @@ pub(super) struct Header {
     pub(super) thirds: u64,
 }
 
-/// Where a bucket begins, and its seed.
+/// The start of a bucket, and its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start {
-    /// The vertices of the buckets before it, divided by 3.
+    /// The number of vertices in earlier buckets, divided by 3.
     pub(super) thirds: u64,
-    /// The keys in the buckets before it.
+    /// The number of keys in earlier buckets.
     pub(super) item: u64,
     pub(super) seed: u8,
 }
@@ -77,12 +77,12 @@ pub(super) fn bucket(key: &[u8], buckets: u64) -> u64 {
     ((u128::from(head) * u128::from(buckets)) >> 64) as u64
 }
 
-/// Returns the first 64 bits of a key, for error texts.
+/// Returns the first 64 bits of a key, for error messages.
 pub(super) fn head(key: &[u8]) -> u64 {
     key.first_chunk().map_or(0, |head| u64::from_be_bytes(*head))
 }
 
-/// Encodes an index from where its buckets begin and the bytes of its stream.
+/// Encodes an index from the starts of its buckets and the bytes of its bit stream.
 pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(stream.len() + starts.len() * 6 + 64);
     Writer::new(&mut bytes)
@@ -113,7 +113,7 @@ pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8
 }
 
 impl Header {
-    /// Reads the header, and checks it against the length of the bytes.
+    /// Reads the header and checks the length of the bytes against it.
     pub(super) fn read(bytes: &[u8]) -> Result<Header> {
         let bad = |at, what, expected: String, found: String| Error::damaged(WHAT, at, what, expected, found);
         let mut reader = Reader::new(bytes);
@@ -156,12 +156,12 @@ impl Header {
         Ok(header)
     }
 
-    /// The bits of all values; nothing when no machine has as many.
+    /// The number of bits of all values, or `None` on overflow.
     fn bits(&self) -> Option<u64> {
         self.thirds.checked_mul(6)
     }
 
-    /// The bytes of an index; nothing when no machine has as many.
+    /// The number of bytes of the index, or `None` on overflow.
     fn len(&self) -> Option<u64> {
         let stream = self
             .bits()?
@@ -175,13 +175,14 @@ impl Header {
         HEADER_BYTES + self.buckets.div_ceil(GROUP) * GROUP_BYTES + self.buckets * BUCKET_BYTES
     }
 
-    /// The bytes of the stream of bits.
+    /// The bytes of the bit stream.
     pub(super) fn stream<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let end = bytes.len().saturating_sub(CHECKSUM_BYTES as usize);
         bytes.get(self.stream_at() as usize..end).unwrap_or_default()
     }
 
-    /// Where a bucket begins; behind the last one, where that ends. Nothing past it.
+    /// The start of a bucket. For the number of buckets it is the end of the last bucket; beyond
+    /// that `None`.
     #[inline]
     pub(super) fn start(&self, bytes: &[u8], bucket: u64) -> Option<Start> {
         if bucket >= self.buckets {
@@ -204,7 +205,7 @@ impl Header {
         })
     }
 
-    /// Returns whether the bits behind the last value are all zero.
+    /// Returns whether the bits after the last value are all zero.
     pub(super) fn is_zero_behind(&self, bytes: &[u8]) -> bool {
         let stream = self.stream(bytes);
         let end = stream.len() as u64 * 8;
@@ -212,7 +213,7 @@ impl Header {
     }
 }
 
-/// The checksum in the bytes, and that of the bytes.
+/// The stored and the computed checksum.
 pub(super) fn checksums(bytes: &[u8]) -> Option<(u64, u64)> {
     let (rest, stored) = bytes.split_last_chunk()?;
     Some((u64::from_le_bytes(*stored), checksum(rest)))

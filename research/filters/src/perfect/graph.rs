@@ -1,25 +1,25 @@
-//! The function of one bucket: a hypergraph without cycles, and values for its vertices.
+//! The hash function of one bucket: an acyclic hypergraph and the values of its vertices.
 
 use super::shape::{MAX_BUCKET_KEYS, third};
 use alluvium_base::checksum::seeded;
 
-/// The value of a vertex that is no key's own.
+/// The value of a vertex that is not assigned to a key.
 pub(super) const UNUSED: u8 = 3;
 
-/// Bits of a hash from which a vertex is reduced.
+/// The bits of a hash that select a vertex.
 const SLICE_BITS: u32 = 21;
 
 /// The most vertices of a bucket.
 const MAX_VERTICES: usize = 3 * ((41 * MAX_BUCKET_KEYS as usize).div_ceil(100) + 2);
 
-/// The seed of a bucket, and the values of its vertices.
+/// The seed of a bucket and the values of its vertices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) seed: u8,
     pub(super) values: Vec<u8>,
 }
 
-/// Returns a key's vertices in a bucket whose thirds have `third` (one or more) vertices.
+/// Returns a key's vertices in a bucket with `third` vertices per third; `third` is at least 1.
 #[inline]
 pub(super) fn vertices(key: &[u8], seed: u8, third: u32) -> [u32; 3] {
     let hash = seeded(seed.into(), key);
@@ -29,7 +29,7 @@ pub(super) fn vertices(key: &[u8], seed: u8, third: u32) -> [u32; 3] {
     })
 }
 
-/// Finds a function for the keys of a bucket; nothing if no seed gives one.
+/// Finds a function for the keys of a bucket; `None` if every seed fails.
 pub(super) fn find(keys: &[&[u8]]) -> Option<Function> {
     assert!(keys.len() <= MAX_BUCKET_KEYS as usize, "a bucket is small");
     let third = third(keys.len() as u32);
@@ -40,11 +40,11 @@ pub(super) fn find(keys: &[&[u8]]) -> Option<Function> {
     })
 }
 
-/// Returns values for the vertices of a graph, or nothing if edges are left of which each
-/// vertex has another edge.
+/// Returns values for the vertices of a graph, or `None` if the graph is cyclic: edges remain all
+/// of whose vertices belong to another edge.
 fn values(edges: &[[u32; 3]], vertices: usize) -> Option<Vec<u8>> {
-    // Of each vertex the number of edges left, and the exclusive or of their numbers: the
-    // number itself when one is left.
+    // For each vertex, the number of remaining edges and the exclusive or of their numbers. With
+    // one edge left, the exclusive or is its number.
     let (mut degrees, mut ids) = ([0u16; MAX_VERTICES], [0u16; MAX_VERTICES]);
     for (id, edge) in (0..).zip(edges) {
         for &vertex in edge {
@@ -74,8 +74,8 @@ fn values(edges: &[[u32; 3]], vertices: usize) -> Option<Vec<u8>> {
         return None;
     }
     let mut values = vec![UNUSED; vertices];
-    // An edge's own vertex belongs to no edge that was taken later, so no value changes a sum
-    // that was computed before.
+    // An edge's own vertex belongs to no edge that was removed later, so assigning it does not
+    // change a sum computed earlier.
     for &(id, own) in taken.iter().rev() {
         let edge = edges[usize::from(id)];
         let part = edge.iter().position(|&vertex| vertex == own).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! An index in bytes: looking keys up.
+//! Lookups in an encoded index.
 
 use super::format::{Header, WHAT, bucket};
 use super::graph::{UNUSED, vertices};
@@ -7,7 +7,8 @@ use crate::{Error, Result};
 use alluvium_filters::bits::take;
 use std::ops::Range;
 
-/// An index of perfect hash functions in bytes. Any number of threads may look up at once.
+/// An encoded index of perfect hash functions. Any number of threads may look up keys
+/// concurrently.
 #[derive(Clone, Copy, Debug)]
 pub struct Index<'b> {
     pub(super) header: Header,
@@ -15,10 +16,10 @@ pub struct Index<'b> {
     stream: &'b [u8],
 }
 
-/// What an index says of a bucket.
+/// The index's entry for a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The bit at which its vertices begin, and how many each third has.
+    /// The bit at which its vertices begin, and the number of vertices per third.
     pub(super) bit: u64,
     pub(super) third: u32,
     pub(super) item: u64,
@@ -27,11 +28,12 @@ pub(super) struct Part {
 }
 
 impl<'b> Index<'b> {
-    /// Opens an index of keys of `key_bytes` bytes: reads its header, and checks that the bytes
-    /// are as many as it says. The checksum is left to [`Index::check`].
+    /// Opens an index of `key_bytes`-byte keys: reads its header and checks the length of the
+    /// bytes against it. Only [`Index::check`] verifies the checksum.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the header is none, or the length or that of keys is wrong.
+    /// [`Error::Damaged`] when the header is invalid, or the index or its keys have the wrong
+    /// length.
     pub fn open(key_bytes: u32, bytes: &'b [u8]) -> Result<Index<'b>> {
         let header = Header::read(bytes)?;
         if header.key_bytes != key_bytes {
@@ -45,19 +47,19 @@ impl<'b> Index<'b> {
         })
     }
 
-    /// Returns how many keys it has.
+    /// Returns the number of keys.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.header.keys
     }
 
-    /// Returns how many buckets the keys are split into.
+    /// Returns the number of buckets.
     #[must_use]
     pub fn buckets(&self) -> u64 {
         self.header.buckets
     }
 
-    /// Returns the bytes of a key.
+    /// Returns the length of a key in bytes.
     #[must_use]
     pub fn key_bytes(&self) -> u32 {
         self.header.key_bytes
@@ -69,23 +71,23 @@ impl<'b> Index<'b> {
         bucket(key, self.header.buckets)
     }
 
-    /// Returns the places of a bucket's items.
+    /// Returns the positions of a bucket's items.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the index says something impossible of the bucket.
+    /// [`Error::Damaged`] when the index has an invalid entry for the bucket.
     pub fn items(&self, bucket: u64) -> Result<Range<u64>> {
         let part = self.part(bucket)?;
         Ok(part.item..part.item + u64::from(part.keys))
     }
 
-    /// Finds the place of a key's item if it is there. Nothing when it cannot be there. A key
-    /// that is not there may lead to some place of its bucket; the owner compares keys.
+    /// Returns the position of a key's item, or `None` if the key is certainly absent. An absent
+    /// key may also give a position in its bucket, so the owner compares keys.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the index says something impossible of the key's bucket.
+    /// [`Error::Damaged`] when the index has an invalid entry for the key's bucket.
     ///
     /// # Panics
-    /// When the key has another length than the index was opened for.
+    /// When the length of the key is not that of the index's keys.
     pub fn lookup(&self, key: &[u8]) -> Result<Option<u64>> {
         assert_eq!(key.len(), self.header.key_bytes as usize, "bytes of a key");
         let part = self.part(self.bucket_of(key))?;
@@ -101,7 +103,7 @@ impl<'b> Index<'b> {
         self.stream
     }
 
-    /// What the index says of a bucket, checked to be possible.
+    /// Reads and validates the index's entry for a bucket.
     #[inline]
     pub(super) fn part(&self, bucket: u64) -> Result<Part> {
         let starts = (
@@ -133,8 +135,8 @@ impl<'b> Index<'b> {
     }
 }
 
-/// Returns a key's place in its bucket, whose vertices begin at a bit of a stream. Nothing when
-/// it leads to a vertex that is no key's own.
+/// Returns a key's position in its bucket, whose vertices begin at the given bit of the stream;
+/// `None` when the key selects a vertex that is not assigned to a key.
 #[inline]
 pub(super) fn place(key: &[u8], seed: u8, third: u32, stream: &[u8], bit: u64) -> Option<u32> {
     let edge = vertices(key, seed, third);
@@ -144,7 +146,7 @@ pub(super) fn place(key: &[u8], seed: u8, third: u32, stream: &[u8], bit: u64) -
     (value(own) != usize::from(UNUSED)).then(|| used_before(stream, bit, own))
 }
 
-/// Returns how many of the first vertices are some key's own.
+/// Returns the number of assigned vertices among the first ones.
 #[inline]
 pub(super) fn used_before(stream: &[u8], bit: u64, vertices: u32) -> u32 {
     const STEP: u32 = 28;

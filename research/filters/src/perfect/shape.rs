@@ -1,18 +1,18 @@
-//! How keys are split into buckets, and how many vertices a bucket has.
+//! The assignment of keys to buckets, and the number of vertices per bucket.
 
-/// The most keys of a bucket.
+/// The maximum number of keys in a bucket.
 pub const MAX_BUCKET_KEYS: u32 = 256;
 
-/// Keys of a bucket on average: six standard deviations below [`MAX_BUCKET_KEYS`].
+/// The average number of keys in a bucket: six standard deviations below [`MAX_BUCKET_KEYS`].
 pub const DEFAULT_KEYS_PER_BUCKET: u32 = 176;
 
-/// The fewest and the most bytes of a key.
+/// The minimum and maximum length of a key in bytes.
 pub(super) const KEY_BYTES: std::ops::RangeInclusive<u32> = 8..=64;
 
-/// The most buckets.
+/// The maximum number of buckets.
 pub(super) const MAX_BUCKETS: u64 = 1 << 32;
 
-/// Returns into how many buckets a number of keys is split.
+/// Returns the number of buckets for a number of keys.
 ///
 /// ```
 /// assert_eq!(research_filters::perfect::buckets(1_000_000), 5682);
@@ -23,8 +23,9 @@ pub fn buckets(keys: u64) -> u64 {
     keys.div_ceil(each).clamp(1, MAX_BUCKETS)
 }
 
-/// Returns how many vertices each third of a bucket has: 1.23 vertices a key altogether, below
-/// which large random graphs fail, and six more, because small ones fail more often.
+/// Returns the number of vertices in each third of a bucket: 1.23 vertices per key in total, the
+/// threshold below which large random graphs fail, plus six more because small graphs fail more
+/// often.
 #[inline]
 pub(super) fn third(keys: u32) -> u32 {
     if keys == 0 {

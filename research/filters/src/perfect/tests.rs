@@ -1,4 +1,4 @@
-//! The index against a list of keys, its size, and copied buckets.
+//! Compares the index with a list of keys; tests its size and copied buckets.
 
 use super::*;
 use crate::Error;

@@ -1,10 +1,10 @@
-//! A step's view of a space: all of it is kept, or none.
+//! A transactional view of a space: a step takes effect as a whole or not at all.
 
 use super::error::Result;
 use super::space::{Extent, Space};
 use std::cell::RefCell;
 
-/// A space in which allocations and releases take effect together, or not at all (B2).
+/// A space in which allocations and releases take effect together or not at all (B2).
 ///
 /// ```
 /// use research_hashes::blocks::{Draft, MemorySpace, Space};
@@ -31,7 +31,7 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// Ends a step that succeeded.
+    /// Applies the step's releases after it has succeeded.
     pub fn keep(self) {
         self.taken.borrow_mut().clear();
         for extent in self.given.take() {
@@ -66,7 +66,8 @@ impl Space for Draft<'_> {
 
     fn release(&self, extent: Extent) {
         let mut taken = self.taken.borrow_mut();
-        // What the step itself took goes back at once, so that a long step needs no more space.
+        // An extent that the step itself allocated is released at once, so that a long step needs
+        // no extra space.
         match taken.iter().rposition(|known| *known == extent) {
             Some(at) => {
                 taken.swap_remove(at);

@@ -1,4 +1,4 @@
-//! What can go wrong with a hash table in external memory.
+//! The errors of hash tables in external memory.
 
 use alluvium_filters as filters;
 use thiserror::Error as ThisError;
@@ -6,48 +6,48 @@ use thiserror::Error as ThisError;
 /// The result of an operation on a table or its space.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation failed. The table is as it was before.
+/// Why an operation failed. The table is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum Error {
-    /// No table has this shape.
+    /// The requested shape is not supported.
     #[error("no table has {what}; choose {instead}")]
     Shape {
-        /// What was asked for.
+        /// The requested shape.
         what: String,
-        /// What would be possible.
+        /// The supported range.
         instead: String,
     },
-    /// The space has too little left.
+    /// The space has too few free bytes.
     #[error("{wanted} bytes were wanted, {left} are free: delete, or give the space more")]
     Full {
-        /// The bytes asked for.
+        /// The number of requested bytes.
         wanted: u64,
-        /// The bytes that are free.
+        /// The number of free bytes.
         left: u64,
     },
-    /// The space could not read or write.
+    /// The space failed to read or write.
     #[error("{what} of {bytes} bytes at {at} failed: look at the device, then open the table again")]
     Device {
         /// "reading" or "writing".
         what: &'static str,
-        /// Where.
+        /// The offset in the space.
         at: u64,
-        /// How many bytes.
+        /// The length in bytes.
         bytes: u64,
     },
-    /// Bytes are not what they should be.
+    /// The bytes read are damaged.
     #[error("byte {at}: {what} should be {expected}, found {found}; restore the table from a copy")]
     Damaged {
-        /// The place in the space.
+        /// The offset in the space.
         at: u64,
-        /// The field or structure.
+        /// The damaged field or structure.
         what: &'static str,
-        /// What it should be.
+        /// The expected value.
         expected: String,
-        /// What it is.
+        /// The actual value.
         found: String,
     },
-    /// A filter or list is not what it should be.
+    /// A filter or list is damaged.
     #[error(transparent)]
     Filter(#[from] filters::Error),
 }
@@ -76,7 +76,7 @@ impl Error {
         }
     }
 
-    /// Moves the place of damage that was found within bytes read from `at`.
+    /// Adds `from` to the offset of damage that was found within bytes read from there.
     #[must_use]
     pub(crate) fn within(self, at: u64) -> Error {
         match self {

@@ -1,5 +1,5 @@
-//! The root of a table, version 1: where its state is, and what proves it. All integers
-//! little-endian.
+//! The encoding of a table's root, version 1: the location and checksum of the table's state. All
+//! integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -18,20 +18,20 @@ use alluvium_base::checksum::checksum;
 
 const VERSION: u32 = 1;
 
-/// The longest state: levels, tails and a buffer.
+/// The maximum size of a state: levels, tails and a buffer.
 const MAX_STATE_BYTES: u64 = 1 << 32;
-/// How much of a state is read at once.
+/// The number of bytes per read of a state.
 const STATE_CHUNK: u64 = 1 << 20;
 
-/// Appends the bytes of an extent: where it begins (8), and how long it is (8).
+/// Appends an encoded extent: its offset (8) and its length (8).
 pub(crate) fn put_extent(out: &mut Vec<u8>, extent: Extent) {
     Writer::new(out).u64(extent.at).u64(extent.bytes);
 }
 
-/// Reads an extent.
+/// Decodes an extent.
 ///
 /// # Errors
-/// When it ends too soon, or beyond all numbers.
+/// When the bytes are too short or the extent overflows.
 pub(crate) fn get_extent(reader: &mut Reader<'_>) -> Result<Extent> {
     let extent = Extent {
         at: reader.u64()?,
@@ -48,11 +48,11 @@ pub(crate) fn get_extent(reader: &mut Reader<'_>) -> Result<Extent> {
     }
 }
 
-/// Writes a state and commits a root that leads to it. `current` is the state of the last
-/// commit and becomes that of the new one.
+/// Writes a state and commits a root that refers to it. `current` is the state of the last
+/// commit; it is replaced by the new state.
 ///
-/// The old state is released before the commit, so that the new one does not count it as used.
-/// If the commit fails, the space keeps it for the last commit all the same (B1).
+/// The old state is released before the commit, so that the new commit does not count it as used.
+/// If the commit fails, the space still preserves the old state for the last commit (B1).
 pub(crate) fn commit_state(
     space: &dyn Space,
     kind: u32,
@@ -107,7 +107,7 @@ pub(crate) fn read_state(space: &dyn Space, kind: u32) -> Result<(Extent, Vec<u8
             format!("{extent:?}"),
         ));
     }
-    // Memory grows with what is really there, not with what the root says.
+    // Memory grows with the bytes actually read, not with the length in the root.
     let mut state = Vec::new();
     while (state.len() as u64) < extent.bytes {
         let done = state.len();
@@ -150,7 +150,8 @@ mod tests {
         commit_state(&space, 0x1234, b"other", &mut current).unwrap();
         assert_eq!(space.extents(), [current.unwrap()]);
         assert_eq!(space.crashed().extents(), [current.unwrap()]);
-        // A sound root of a state that cannot be: refused before 4 GiB are asked for.
+        // A valid root with an impossible state length: it is rejected before 4 GiB are
+        // allocated.
         let mut large = root.clone();
         large[16..24].copy_from_slice(&MAX_STATE_BYTES.to_le_bytes());
         space.commit(&large).unwrap();

@@ -1,9 +1,9 @@
-//! Which bytes of a space in memory are free.
+//! The free bytes of an in-memory space.
 
 use super::space::Extent;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Free extents, merged with their neighbours; the smallest that fits is taken.
+/// Free extents, merged with their neighbours. Allocation uses the smallest extent that fits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Free {
     by_place: BTreeMap<u64, u64>,
@@ -12,7 +12,7 @@ pub(super) struct Free {
 }
 
 impl Free {
-    /// All of `bytes` is free.
+    /// Creates a list in which all `bytes` are free.
     pub(super) fn new(bytes: u64) -> Free {
         let mut free = Free::default();
         free.insert(0, bytes);

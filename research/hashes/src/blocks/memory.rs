@@ -1,4 +1,4 @@
-//! A space in memory, with meters, faults and crashes.
+//! An in-memory space with meters, fault injection and simulated crashes.
 
 use super::error::{Error, Result};
 use super::free::Free;
@@ -8,25 +8,25 @@ use alluvium_base::checksum::checksum;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// Bytes that share a checksum.
+/// The number of bytes covered by one checksum.
 const PAGE: usize = 512;
 
-/// What a space in memory does wrong when it is told to.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The n-th write from now on fails, and all that follow.
+    /// The n-th write from now on fails, and all later ones.
     WritesFrom(u64),
-    /// The n-th read from now on fails, and all that follow.
+    /// The n-th read from now on fails, and all later ones.
     ReadsFrom(u64),
-    /// Changed bytes are returned as they are instead of being refused: a checksum that fails
-    /// to notice.
+    /// Reads return corrupted bytes instead of an error, as if the checksum had not detected the
+    /// corruption.
     NoChecksums,
 }
 
-/// A space in memory.
+/// An in-memory space.
 ///
-/// It panics when a table writes what the last commit reaches, or what it has not allocated:
-/// those are bugs of the table.
+/// It panics when a table writes bytes that the last commit references or that are not allocated:
+/// either is a bug of the table.
 ///
 /// ```
 /// use research_hashes::blocks::{MemorySpace, Space};
@@ -68,7 +68,7 @@ struct Used {
 }
 
 impl MemorySpace {
-    /// Creates an empty space of `capacity` bytes whose extents begin at multiples of `align`.
+    /// Creates an empty space of `capacity` bytes with extents aligned to `align`.
     ///
     /// # Panics
     /// When `align` is zero.
@@ -97,7 +97,7 @@ impl MemorySpace {
         }
     }
 
-    /// Adds a meter for blocks of `block_bytes` below a memory of `memory_bytes`.
+    /// Adds a meter for a memory of `memory_bytes` in blocks of `block_bytes`.
     #[must_use]
     pub fn with_meter(self, block_bytes: u64, memory_bytes: u64) -> MemorySpace {
         self.inner
@@ -107,10 +107,10 @@ impl MemorySpace {
         self
     }
 
-    /// Returns what a meter has counted.
+    /// Returns the counts of a meter.
     ///
     /// # Panics
-    /// When there are not as many meters.
+    /// When there is no meter with this index.
     #[must_use]
     pub fn transfers(&self, meter: usize) -> Transfers {
         self.inner.borrow().meters[meter].transfers()
@@ -121,7 +121,7 @@ impl MemorySpace {
         self.inner.borrow_mut().meters.iter_mut().for_each(Meter::cool);
     }
 
-    /// Returns how many bytes are allocated, or wait for a commit to be free.
+    /// Returns the number of bytes that are allocated or waiting for a commit to be freed.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         let inner = self.inner.borrow();
@@ -142,14 +142,14 @@ impl MemorySpace {
             .collect()
     }
 
-    /// Returns how many writes there were, and of how many bytes.
+    /// Returns the number of writes, and of bytes written.
     #[must_use]
     pub fn written(&self) -> (u64, u64) {
         let inner = self.inner.borrow();
         (inner.writes, inner.written_bytes)
     }
 
-    /// Lets something go wrong from now on.
+    /// Injects a fault.
     pub fn inject(&self, fault: Fault) {
         let mut inner = self.inner.borrow_mut();
         match fault {
@@ -159,21 +159,21 @@ impl MemorySpace {
         }
     }
 
-    /// Ends all faults.
+    /// Removes all faults.
     pub fn mend(&self) {
         let mut inner = self.inner.borrow_mut();
         (inner.writes_left, inner.reads_left, inner.trusting) = (None, None, false);
     }
 
-    /// Changes a byte as a failing device would: its checksum stays.
+    /// Corrupts a byte, as a failing device would: its checksum is unchanged.
     pub fn damage(&self, at: u64, mask: u8) {
         if let Some(byte) = self.inner.borrow_mut().bytes.get_mut(at as usize) {
             *byte ^= mask;
         }
     }
 
-    /// Returns the space as it is found after a crash now: the last commit, and noise where
-    /// nothing was durable (B3).
+    /// Returns the space in its state after a crash at this moment: the last commit, and noise in
+    /// all bytes that were not durable (B3).
     #[must_use]
     pub fn crashed(&self) -> MemorySpace {
         let mut inner = self.inner.borrow().clone();

@@ -1,17 +1,17 @@
-//! Counting block transfers below a cache of any size.
+//! Counts block transfers below a cache of any size.
 
-/// Blocks that moved between a memory and the device.
+/// Blocks transferred between a memory and the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfers {
-    /// Blocks read.
+    /// The number of blocks read.
     pub reads: u64,
-    /// Blocks written.
+    /// The number of blocks written.
     pub writes: u64,
 }
 
 impl Transfers {
-    /// Returns what the transfers cost where a write costs `omega` reads; with one, the DAM's
-    /// cost.
+    /// Returns the cost of the transfers if a write costs `omega` reads. With `omega` = 1 it is
+    /// the cost in the DAM model.
     #[must_use]
     pub fn cost(&self, omega: f64) -> f64 {
         self.reads as f64 + omega * self.writes as f64
@@ -26,7 +26,7 @@ impl Transfers {
         }
     }
 
-    /// Returns all transfers.
+    /// Returns the total number of transfers.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.reads + self.writes
@@ -43,8 +43,8 @@ struct Slot {
     dirty: bool,
 }
 
-/// A memory of M bytes in blocks of B bytes, managed as an ideal cache is within a factor of
-/// two: the block that was used least recently is evicted, and written if it was changed.
+/// A memory of M bytes in blocks of B bytes with LRU replacement, which is within a factor of two
+/// of an ideal cache. Evicted dirty blocks are written.
 ///
 /// ```
 /// use research_hashes::blocks::Meter;
@@ -68,10 +68,10 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Creates a meter for blocks of `block_bytes` below a memory of `memory_bytes`.
+    /// Creates a meter for a memory of `memory_bytes` in blocks of `block_bytes`.
     ///
     /// # Panics
-    /// When the memory does not hold a block.
+    /// When the memory is smaller than a block.
     #[must_use]
     pub fn new(block_bytes: u64, memory_bytes: u64) -> Meter {
         assert!(
@@ -99,7 +99,7 @@ impl Meter {
         self.transfers
     }
 
-    /// Returns B.
+    /// Returns B, the block size in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes
@@ -112,7 +112,7 @@ impl Meter {
         }
     }
 
-    /// Counts a write. One that covers only part of a block reads the rest of it, if the device
+    /// Counts a write. A write that covers a block partially also reads the block, if the device
     /// has it.
     pub fn write(&mut self, at: u64, bytes: u64) {
         for block in self.blocks(at, bytes) {
@@ -121,7 +121,7 @@ impl Meter {
         }
     }
 
-    /// Forgets blocks that nothing will read: they need not be written.
+    /// Drops blocks that will not be read again, so they are not written.
     pub fn discard(&mut self, at: u64, bytes: u64) {
         let (first, end) = (at.div_ceil(self.block_bytes), (at + bytes) / self.block_bytes);
         for block in first..end {
@@ -147,7 +147,7 @@ impl Meter {
         }
     }
 
-    /// Flushes, then empties the memory: what follows finds it cold.
+    /// Flushes and empties the memory, so that later accesses start with a cold cache.
     pub fn cool(&mut self) {
         self.flush();
         self.slots.clear();

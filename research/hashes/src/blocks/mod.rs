@@ -1,19 +1,19 @@
-//! What the external-memory hash tables run over: extents of bytes, read and written in blocks,
-//! with transfers counted.
+//! The foundation of the external-memory hash tables: extents of bytes that are read and written
+//! in blocks, with counted transfers.
 //!
-//! *Knows*: the contract of a space, steps that can fail and leave nothing behind, streams, a
-//! space in memory with faults and crashes, and a meter for the DAM, asymmetric and ideal-cache
+//! *Knows*: the contract of a space, steps that have no effect if they fail, streams, an
+//! in-memory space with faults and crashes, and a meter for the DAM, asymmetric and ideal-cache
 //! models.
 //!
-//! *Does not know*: what the bytes mean; devices, files, checksums of a store.
+//! *Does not know*: the meaning of the bytes; devices, files, checksums of a store.
 //!
 //! *Read in this order*: [`Space`], [`Draft`], [`Reader`] and [`Writer`], [`Meter`],
 //! [`MemorySpace`].
 //!
-//! - **B1** Bytes that the last commit reaches are never written again before the next one.
-//! - **B2** A step that fails changes nothing: what it allocated is released, and what it
-//!   wanted to release is kept.
-//! - **B3** A commit is atomic: after a crash, the space is as the last commit left it.
+//! - **B1** Bytes that the last commit references are not overwritten before the next commit.
+//! - **B2** A failed step changes nothing: its allocations are released, and its releases are
+//!   discarded.
+//! - **B3** A commit is atomic: after a crash, the space is in the state of the last commit.
 
 mod draft;
 mod error;

@@ -1,27 +1,28 @@
-//! The contract between a table and the space in which it lives.
+//! The contract between a table and the space that stores it.
 
 use super::error::{Error, Result};
 
 /// A range of bytes of a space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Extent {
-    /// The first byte.
+    /// The offset of the first byte.
     pub at: u64,
-    /// How many bytes.
+    /// The length in bytes.
     pub bytes: u64,
 }
 
 impl Extent {
-    /// Returns the byte after the last, if the extent is possible.
+    /// Returns the offset after the last byte; `None` on overflow.
     #[must_use]
     pub fn end(&self) -> Option<u64> {
         self.at.checked_add(self.bytes)
     }
 
-    /// Checks that `bytes` from `offset` lie within, and returns their place.
+    /// Checks that `bytes` bytes from `offset` are within the extent, and returns their offset in
+    /// the space.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when they do not: an offset from the space was wrong.
+    /// [`Error::Damaged`] when they are not: an offset that was read from the space was wrong.
     pub fn place(&self, offset: u64, bytes: u64) -> Result<u64> {
         match (offset.checked_add(bytes), self.at.checked_add(offset)) {
             (Some(end), Some(place)) if end <= self.bytes => Ok(place),
@@ -35,75 +36,75 @@ impl Extent {
     }
 }
 
-/// A space of bytes in which a table keeps its extents.
+/// A space of bytes that stores the extents of a table.
 ///
-/// An implementation proves what it reads: `read` gives the bytes that were last written there,
-/// or an error, as it would by a checksum of each block. It may batch and cache. Any write and
-/// any commit may fail; a table then holds what it held before the call. After a crash, at
-/// whatever write, opening finds the state of the last commit (B3).
+/// Implementations verify reads, for example with a checksum per block: `read` returns the bytes
+/// that were last written, or an error. They may batch and cache. Any write and any commit may
+/// fail; the table's content is then the same as before the call. After a crash at any write,
+/// opening the space finds the state of the last commit (B3).
 pub trait Space {
-    /// Takes `bytes` that nothing uses. They begin where a block does, if the space has blocks.
+    /// Allocates `bytes` unused bytes. They start at a block boundary if the space has blocks.
     ///
     /// # Errors
     /// [`Error::Full`].
     fn allocate(&self, bytes: u64) -> Result<Extent>;
 
-    /// Gives back all but the first `bytes` of an extent that was allocated since the last
-    /// commit.
+    /// Releases all but the first `bytes` of an extent that was allocated since the last commit.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the extent has not as many.
+    /// [`Error::Damaged`] when the extent is shorter than `bytes`.
     fn trim(&self, extent: Extent, bytes: u64) -> Result<Extent>;
 
-    /// Gives back an extent. One that the last commit may reach is used again after the next
-    /// only.
+    /// Releases an extent. If the last commit may reference the extent, it is reused only after
+    /// the next commit.
     fn release(&self, extent: Extent);
 
     /// Fills `into` with the bytes at `at`.
     ///
     /// # Errors
-    /// When the device cannot, or the bytes are not those that were written.
+    /// When the device fails, or the bytes differ from those written.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<()>;
 
     /// Writes bytes into an extent that was allocated since the last commit (B1).
     ///
     /// # Errors
-    /// When the device cannot. What the bytes are now is not known.
+    /// When the device fails. The content of the bytes is then undefined.
     fn write(&self, at: u64, from: &[u8]) -> Result<()>;
 
-    /// Makes all that was written durable, with `root` to find it.
+    /// Makes all writes durable, with `root` as the new root.
     ///
     /// # Errors
-    /// When the device cannot: the last commit stands.
+    /// When the device fails: the last commit remains valid.
     fn commit(&self, root: &[u8]) -> Result<()>;
 
     /// Returns the root of the last commit.
     fn root(&self) -> Option<Vec<u8>>;
 }
 
-/// What a table knows of the machine below it.
+/// A table's knowledge of the machine it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// A memory of `memory_bytes` above blocks of `block_bytes` (the DAM's M and B).
+    /// A memory of `memory_bytes` in blocks of `block_bytes` (the DAM's M and B).
     Blocks {
-        /// Bytes of a block.
+        /// The size of a block in bytes.
         block_bytes: u32,
-        /// Bytes of the memory that merges may fill.
+        /// The memory available to merges, in bytes.
         memory_bytes: u64,
     },
-    /// Nothing: a cache-oblivious table.
+    /// No parameters: the table is cache-oblivious.
     Oblivious,
 }
 
-/// Bytes that a stream of a cache-oblivious table moves at a time: a constant of the processor.
+/// The number of bytes that a stream of a cache-oblivious table transfers at a time, a constant
+/// of the processor.
 const WORDS: usize = 64;
 
 impl Machine {
-    /// Checks that a machine is possible.
+    /// Checks the parameters of the machine.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a block has not 128 bytes to 16 MiB, or the memory not four
-    /// blocks.
+    /// [`Error::Shape`] unless a block has 128 bytes to 16 MiB, and the memory holds at least
+    /// four blocks.
     pub fn checked(self) -> Result<Machine> {
         match self {
             Machine::Blocks {
@@ -123,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// Returns how many bytes a stream moves at a time.
+    /// Returns the number of bytes that a stream transfers at a time.
     #[must_use]
     pub fn chunk(&self) -> usize {
         match self {
@@ -132,12 +133,12 @@ impl Machine {
         }
     }
 
-    /// Returns how many streams a merge reads at once; none if a cache-oblivious merge sees to
-    /// it.
+    /// Returns the number of streams that a merge reads at once; `None` for a cache-oblivious
+    /// merge, which determines it itself.
     #[must_use]
     pub fn fan_in(&self) -> Option<usize> {
         match self {
-            // Half of the memory: the other half is for what is written, and for nodes.
+            // Half of the memory: the other half is for output and for nodes.
             Machine::Blocks {
                 block_bytes,
                 memory_bytes,

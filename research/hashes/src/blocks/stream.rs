@@ -1,4 +1,4 @@
-//! Reading and writing an extent from front to back, a block at a time.
+//! Sequential reads and writes of an extent, one block at a time.
 
 use super::error::{Error, Result};
 use super::space::{Extent, Space};
@@ -15,7 +15,7 @@ pub struct Reader<'s> {
 }
 
 impl<'s> Reader<'s> {
-    /// Creates a reader of `extent` that moves `chunk` bytes at a time.
+    /// Creates a reader of `extent` that transfers `chunk` bytes at a time.
     #[must_use]
     pub fn new(space: &'s dyn Space, extent: Extent, chunk: usize) -> Reader<'s> {
         let end = extent.end().unwrap_or(extent.at);
@@ -29,13 +29,13 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// Returns how many bytes are left.
+    /// Returns the number of remaining bytes.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.end - self.at + (self.buffer.len() - self.next) as u64
     }
 
-    /// Returns the place of the next byte.
+    /// Returns the offset of the next byte.
     #[must_use]
     pub fn place(&self) -> u64 {
         self.at - (self.buffer.len() - self.next) as u64
@@ -44,7 +44,7 @@ impl<'s> Reader<'s> {
     /// Appends the next `bytes` bytes to `out`.
     ///
     /// # Errors
-    /// When there are not as many, or they cannot be read.
+    /// When fewer bytes remain, or they cannot be read.
     pub fn take(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<()> {
         if bytes > self.left() {
             return Err(Error::damaged(
@@ -110,7 +110,7 @@ pub struct Writer<'s> {
 }
 
 impl<'s> Writer<'s> {
-    /// Creates a writer of `extent` that moves `chunk` bytes at a time.
+    /// Creates a writer of `extent` that transfers `chunk` bytes at a time.
     #[must_use]
     pub fn new(space: &'s dyn Space, extent: Extent, chunk: usize) -> Writer<'s> {
         Writer {
@@ -125,10 +125,10 @@ impl<'s> Writer<'s> {
     /// Appends bytes.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When the bytes cannot be written.
     ///
     /// # Panics
-    /// When the extent is full: its bytes were counted wrongly.
+    /// When the extent is full: the caller computed its size incorrectly.
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.buffer.extend_from_slice(bytes);
         assert!(
@@ -145,16 +145,16 @@ impl<'s> Writer<'s> {
         Ok(())
     }
 
-    /// Returns how many bytes were put.
+    /// Returns the number of bytes appended.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.offset + self.buffer.len() as u64
     }
 
-    /// Writes what is left and returns how many bytes there are.
+    /// Writes the remaining bytes, and returns the total number of bytes.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When the bytes cannot be written.
     pub fn finish(self) -> Result<u64> {
         if !self.buffer.is_empty() {
             self.space.write(self.extent.at + self.offset, &self.buffer)?;

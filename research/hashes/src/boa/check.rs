@@ -1,4 +1,4 @@
-//! Checking a table against its invariants: every byte that a lookup could read is read.
+//! Checks a table's invariants by reading every byte that a lookup could read.
 
 use super::filter::Filter;
 use super::run::{Layout, Run, RunCursor};
@@ -9,14 +9,14 @@ use alluvium_filters::routing::{Latest, Scan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// An invariant that a table breaks.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The level, counted from one.
     pub level: usize,
-    /// The run on the level, the oldest first.
+    /// The index of the run on the level, the oldest first.
     pub run: usize,
-    /// The invariant, and how it is broken.
+    /// The invariant, and the details of the violation.
     pub what: String,
 }
 
@@ -26,14 +26,14 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a run holds: the previous pointers and check characters of each prefix.
+/// The contents of a run: the previous pointers and check characters of each prefix.
 type Prefixes = BTreeMap<u64, (BTreeSet<u8>, BTreeSet<u32>)>;
 
 impl<S: Space> Boa<S> {
     /// Returns every violation of the table's invariants (O1 to O6).
     ///
     /// # Errors
-    /// When something cannot be read.
+    /// When a read fails.
     pub fn check(&self) -> Result<Vec<Violation>> {
         let mut found = Vec::new();
         for (above, level) in self.state.levels.iter().enumerate() {
@@ -85,10 +85,10 @@ impl<S: Space> Boa<S> {
         Ok(found)
     }
 
-    /// Returns every extent that the table uses, of records outside their runs too.
+    /// Returns every extent that the table uses, including records stored outside their runs.
     ///
     /// # Errors
-    /// When something cannot be read.
+    /// When a read fails.
     pub fn extents(&self) -> Result<Vec<Extent>> {
         let mut all: Vec<Extent> = self.committed.into_iter().collect();
         for level in &self.state.levels {

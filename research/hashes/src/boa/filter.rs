@@ -1,4 +1,4 @@
-//! The filter of a level: which runs may hold a fingerprint.
+//! The filter of a level, which maps a fingerprint to the runs that may contain it.
 
 use super::run::{Form, Run, RunCursor};
 use crate::blocks::{Extent, Reader, Result, Space, Writer};
@@ -8,9 +8,9 @@ use alluvium_filters::routing::{Builder, Entry as Sketch, Geometry, Latest, Scan
 /// A level's filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
-    /// The latest run with each prefix.
+    /// A routing filter: the latest run with each prefix.
     Latest { shape: Latest, extent: Extent },
-    /// All runs with each prefix, with check characters.
+    /// A refined filter: all runs with each prefix, with check characters.
     Refined {
         geometry: Geometry,
         bits: u64,
@@ -19,11 +19,12 @@ pub(super) enum Filter {
     },
 }
 
-/// Entries to a pivot of a refined filter: log_λ N for tables that fit a machine, at least.
+/// The number of entries per pivot of a refined filter: at least log_λ N for all tables that fit
+/// on a machine.
 const GROUP: u64 = 12;
 
 impl Filter {
-    /// Returns the bits of the prefixes.
+    /// Returns the number of bits in a prefix.
     pub(super) fn prefix_bits(&self) -> u32 {
         match self {
             Filter::Latest { shape, .. } => shape.prefix_bits(),
@@ -50,7 +51,7 @@ pub(super) struct LatestWriter<'s> {
 }
 
 impl<'s> LatestWriter<'s> {
-    /// Begins the update of `old` by the run of index `run`.
+    /// Starts to update `old` with the run of index `run`.
     pub(super) fn new(
         space: &'s dyn Space,
         form: Form,
@@ -71,7 +72,8 @@ impl<'s> LatestWriter<'s> {
         })
     }
 
-    /// Puts a fingerprint in and returns the previous run of its prefix, or its own.
+    /// Adds a fingerprint, and returns the previous run of its prefix, or the new run if there is
+    /// none.
     pub(super) fn push(&mut self, fingerprint: WideFingerprint) -> Result<u8> {
         let prefix = (fingerprint.0 >> (128 - self.shape.prefix_bits().max(1))) as u64;
         let prefix = if self.shape.prefix_bits() == 0 { 0 } else { prefix };
@@ -94,7 +96,7 @@ impl<'s> LatestWriter<'s> {
     }
 }
 
-/// Reads the sketches of a run: each prefix with its check characters, once.
+/// Reads the sketches of a run: each prefix with its check characters, without duplicates.
 struct Sketches<'s> {
     cursor: RunCursor<'s>,
     alphabet: Alphabet,
@@ -130,7 +132,7 @@ impl Sketches<'_> {
     }
 }
 
-/// What a refined filter is made of besides its runs.
+/// The parameters of a refined filter other than its runs.
 #[derive(Clone, Copy)]
 pub(super) struct Characters {
     pub(super) alphabet: Alphabet,
@@ -138,8 +140,8 @@ pub(super) struct Characters {
     pub(super) level: u32,
 }
 
-/// Writes a refined filter with a further run, which was written before: its sketches are
-/// counted in one pass and merged in a second.
+/// Writes a refined filter that includes one more run, which must already be written. One pass
+/// counts the run's sketches, and a second pass merges them.
 pub(super) fn refine(
     space: &dyn Space,
     form: Form,
@@ -190,7 +192,7 @@ pub(super) fn refine(
     let mut known = || scan.as_mut().map_or(Ok(None), Scan::next);
     let (mut old, mut new) = (known()?, sketches());
     while let Some(sketch) = new.next()? {
-        // The arriving run is the newest: of equal prefixes, its sketches come last.
+        // The new run is the youngest, so its sketches come last among equal prefixes.
         while let Some(entry) = old.filter(|old| old.prefix <= sketch.prefix) {
             out.push(entry)?;
             old = known()?;

@@ -1,4 +1,5 @@
-//! The bytes of a bucket's head and of a table's state, version 1. All integers little-endian.
+//! The encoding of a bucket's head and of a table's state, version 1. All integers are
+//! little-endian.
 //!
 //! A bucket's block:
 //!
@@ -54,16 +55,16 @@ use alluvium_base::bytes::{Reader, Writer};
 use alluvium_filters::fingerprint::Family;
 use alluvium_filters::routing::{Geometry, Latest};
 
-/// Bytes of a bucket's head.
+/// The size of a bucket's head in bytes.
 pub(super) const BUCKET_BYTES: u64 = 20;
 
-/// The kind in a root.
+/// The kind of table in a root.
 pub(super) const ROOT_KIND: u32 = u32::from_be_bytes(*b"ABOA");
 
-/// The most levels of a table: one for each bit of a fingerprint.
+/// The maximum number of levels: one for each bit of a fingerprint.
 pub(super) const MAX_LEVELS: u32 = 128;
 
-/// What stands before the records of a bucket.
+/// The header before the records of a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bucket {
     pub(super) inline: u32,
@@ -79,7 +80,7 @@ impl Bucket {
             .u64(self.overflow_bytes);
     }
 
-    /// Reads the head of a block whose run has an overflow of `overflow` bytes.
+    /// Decodes the head of a block. `overflow` is the size of the run's overflow in bytes.
     pub(super) fn decode(block: &[u8], overflow: u64) -> Result<Bucket> {
         let mut reader = Reader::new(block);
         let head = Bucket {

@@ -1,4 +1,5 @@
-//! Looking a key up: levels from the newest, on each the runs that the filter names.
+//! Lookups: levels are searched from the newest, and on each level the runs that its filter
+//! lists.
 
 use super::filter::Filter;
 use super::options::Kind;
@@ -8,28 +9,29 @@ use crate::blocks::{Error, Reader, Result, Space};
 use crate::records::{Bytes, Entry, Slice, Wanted, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
 
-/// What the search of a run told.
+/// The result of searching a run.
 struct Searched {
     hits: usize,
-    /// The previous pointer of the prefix's records, if the run has any.
+    /// The previous pointer of the prefix's records, if the run contains any.
     previous: Option<u8>,
 }
 
 impl<S: Space> Boa<S> {
-    /// Returns the value of a key, or none if it was never put in or deleted since.
+    /// Returns the value of a key; `None` if it was never inserted, or deleted since.
     ///
     /// The search ends at the newest record of the key.
     ///
     /// # Errors
-    /// When the space cannot be read, or holds what it should not.
+    /// When a read fails, or the bytes are damaged.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.search(key, false)?.into_iter().next().flatten())
     }
 
-    /// Returns all records of a key that are still there, the newest first; none is a delete.
+    /// Returns all records of a key that still exist, the newest first; `None` represents a
+    /// delete.
     ///
     /// # Errors
-    /// As [`Boa::get`].
+    /// The errors of [`Boa::get`].
     pub fn history(&self, key: &[u8]) -> Result<Vec<Option<Vec<u8>>>> {
         self.search(key, true)
     }
@@ -122,7 +124,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the runs whose sketches match, the newest first.
+    /// Returns the runs with matching sketches, the newest first.
     fn matches(
         &self,
         level: usize,
@@ -200,7 +202,7 @@ fn search_run(run: &Run, form: Form, wanted: &mut Wanted<'_>, space: &dyn Space)
     }
 }
 
-/// Searches records and returns whether the search has ended.
+/// Searches records, and returns whether the search has ended.
 fn search_bytes(
     run: &Run,
     form: Form,
@@ -216,7 +218,7 @@ fn search_bytes(
             searched.previous = Some(entry.previous);
         }
         if entry.fingerprint > wanted.fingerprint {
-            // A later record of the prefix may still have the pointer.
+            // A later record of the prefix may still contain the pointer.
             if run.layout == Layout::Packed
                 || run.prefix(entry.fingerprint) > prefix
                 || searched.previous.is_some()
@@ -237,7 +239,7 @@ fn search_bytes(
 }
 
 impl Kind {
-    /// Returns whether levels of the structure have filters.
+    /// Returns whether the levels of this structure have filters.
     #[must_use]
     pub fn has_filters(self) -> bool {
         matches!(self, Kind::Routed | Kind::Refined)

@@ -1,4 +1,5 @@
-//! Merging runs: as many at once as the memory has blocks for, then the results.
+//! Merging runs. If there are more runs than the memory has blocks for, several passes are
+//! needed.
 
 use super::run::{Form, Run, RunCursor};
 use crate::blocks::{Extent, Reader, Result, Space, Writer};
@@ -7,13 +8,13 @@ use alluvium_filters::fingerprint::WideFingerprint;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
-/// Something that gives records in order.
+/// A source of ordered records.
 pub(super) enum Cursor<'s> {
     /// The records of the buffer.
     Buffer(std::vec::IntoIter<Entry>),
     /// A run.
     Run(Box<RunCursor<'s>>),
-    /// What an earlier pass wrote.
+    /// The output of an earlier pass.
     Stream(Reader<'s>, u32),
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct Merge<'s> {
 }
 
 impl<'s> Merge<'s> {
-    /// Begins a merge of `buffer` and `runs`, the newest first.
+    /// Starts a merge of `buffer` and `runs`, the newest first.
     pub(super) fn new(
         space: &'s dyn Space,
         form: Form,
@@ -53,7 +54,7 @@ impl<'s> Merge<'s> {
         Merge::of(space, form, fan_in, buffer, runs.collect())
     }
 
-    /// Begins a merge of `buffer` and of streams that have some bytes each, the newest first.
+    /// Starts a merge of `buffer` and streams with the given sizes in bytes, the newest first.
     pub(crate) fn of_streams(
         space: &'s dyn Space,
         form: Form,
@@ -67,8 +68,8 @@ impl<'s> Merge<'s> {
         Merge::of(space, form, fan_in, buffer, streams.collect())
     }
 
-    /// Begins a merge. What is more than `fan_in` is merged in groups of neighbours before, so
-    /// that age stays in order.
+    /// Starts a merge. If there are more than `fan_in` cursors, groups of adjacent cursors are
+    /// merged first, which preserves the order of age.
     fn of(
         space: &'s dyn Space,
         form: Form,
@@ -81,8 +82,8 @@ impl<'s> Merge<'s> {
         sources.extend(older);
         let mut temporary = Vec::new();
         while sources.len() > fan_in {
-            // Only as many are merged as it takes to be `fan_in` afterwards; the oldest are
-            // largest and stay out of it if they can.
+            // Merges only as many cursors as necessary to leave `fan_in` of them. The oldest are
+            // the largest, and are excluded if possible.
             let groups = (sources.len() - fan_in).div_ceil(fan_in - 1);
             let rest = sources.split_off((groups * fan_in).min(sources.len()));
             let mut merged = Vec::new();
@@ -127,7 +128,7 @@ impl<'s> Merge<'s> {
         Ok(())
     }
 
-    /// Returns the next record: of equal fingerprints, the newest.
+    /// Returns the next record. Among equal fingerprints the newest record comes first.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>> {
         let Some(Reverse((_, at))) = self.heap.pop() else {
             return Ok(None);
@@ -150,7 +151,7 @@ impl<'s> Merge<'s> {
         self.space.trim(extent, bytes)
     }
 
-    /// Gives back what earlier passes wrote.
+    /// Releases the output of earlier passes.
     pub(crate) fn end(self) {
         for extent in self.temporary {
             self.space.release(extent);
@@ -158,16 +159,16 @@ impl<'s> Merge<'s> {
     }
 }
 
-/// Drops records that a newer one of the same key hides.
+/// Drops records that are obsolete because of a newer record with the same key.
 ///
-/// It remembers the keys of one fingerprint, as many as `memory` bytes hold; records beyond are
-/// kept, as are deletes that a record may come after.
+/// It remembers the keys of one fingerprint, up to `memory` bytes. Records beyond this limit are
+/// kept, as are deletes that may be followed by an older record.
 pub(crate) struct Fold {
     fingerprint: Option<WideFingerprint>,
     keys: HashSet<Vec<u8>>,
     bytes: u64,
     memory: u64,
-    /// Whether nothing older is left: deletes have done their work.
+    /// Whether no older data exists below, so that deletes can be dropped.
     pub(super) last: bool,
 }
 

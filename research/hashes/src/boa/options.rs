@@ -1,29 +1,31 @@
-//! What a table of levels is made like.
+//! The options of a table of levels.
 
 use crate::blocks::{Error, Machine, Result};
 use alluvium_filters::fingerprint::{Alphabet, Family, Independence};
 
-/// Which structure a table of levels is.
+/// The structure of a table of levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One run a level, searched by halving (LT-LSM): the baseline with the fewest runs.
+    /// One run per level, searched by bisection (LT-LSM): the baseline with the fewest runs.
     Leveled,
-    /// Up to λ − 1 runs a level, searched by halving (ST-LSM).
+    /// Up to λ − 1 runs per level, searched by bisection (ST-LSM).
     Tiered,
-    /// As tiered, with runs in which a fingerprint says where it is (Lemma 3).
+    /// Like tiered, with runs in which a record's position is computed from its fingerprint
+    /// (Lemma 3).
     Interpolated,
     /// The BOA: interpolated runs, and a routing filter for each level.
     Routed,
-    /// The refined BOA: check characters in the filters.
+    /// The refined BOA: its filters also contain check characters.
     Refined,
 }
 
-/// What merges do with records of one key.
+/// How merges handle several records of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// They keep all, as the paper does: a key that was changed D times costs D times as much.
+    /// Merges keep all records, as in the paper: a key that was changed D times costs D times as
+    /// much.
     Keep,
-    /// They keep the newest that they meet.
+    /// Merges keep the newest record that they encounter.
     Fold,
 }
 
@@ -38,26 +40,28 @@ pub enum Duplicates {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The structure.
+    /// The structure of the table.
     pub kind: Kind,
-    /// λ: how many times a level is larger than the one above; a power of two from 2 to 256.
+    /// λ: the size ratio of adjacent levels, a power of two from 2 to 256.
     pub growth: u32,
     /// B and M, in bytes.
     pub machine: Machine,
-    /// Bits of a fingerprint at first, 8 to 128; a table that outgrows them doubles them.
+    /// The initial number of bits in a fingerprint, 8 to 128; a table that outgrows them doubles
+    /// the number.
     pub fingerprint_bits: u32,
-    /// How independent fingerprints are.
+    /// The independence of the fingerprint function.
     pub independence: Independence,
-    /// The seed of the fingerprints.
+    /// The seed of the fingerprint function.
     pub seed: u128,
-    /// What merges do with records of one key.
+    /// How merges handle several records of one key.
     pub duplicates: Duplicates,
-    /// log2 of β, prefixes to an entry of a run in a routing filter; none for β = λ.
+    /// log2 of β, the number of prefixes per entry of a run in a routing filter; `None` for β =
+    /// λ.
     pub beta_bits: Option<u32>,
 }
 
 impl Options {
-    /// Returns the usual options of a structure: λ = 4, fingerprints of 64 bits, β = λ.
+    /// Returns the default options of a structure: λ = 4, fingerprints of 64 bits, β = λ.
     #[must_use]
     pub fn new(kind: Kind, block_bytes: u32, memory_bytes: u64) -> Options {
         Options {
@@ -75,10 +79,10 @@ impl Options {
         }
     }
 
-    /// Returns the options, if a table can have them.
+    /// Returns the options if they are valid.
     ///
     /// # Errors
-    /// [`Error::Shape`] that says which cannot be, and what can.
+    /// [`Error::Shape`] with the invalid option and its valid range.
     pub fn checked(self) -> Result<Options> {
         self.machine.checked()?;
         if self.machine == Machine::Oblivious {

@@ -1,4 +1,4 @@
-//! Rebuilding: what is deleted or replaced leaves, and fingerprints grow.
+//! Rebuilding: drops deleted and replaced records, and lengthens fingerprints.
 
 use super::merge::{Fold, Merge};
 use super::options::Options;
@@ -8,17 +8,17 @@ use crate::blocks::{Draft, Result, Space};
 use crate::records::Body;
 
 impl<S: Space> Boa<S> {
-    /// Returns whether half as many deletes as puts have come since the last rebuild (Conway
-    /// §2.2).
+    /// Returns whether the number of deletes since the last rebuild is at least half the number
+    /// of puts (Conway §2.2).
     pub(super) fn rebuild_is_due(&self) -> bool {
         let records_of_a_block = 16;
         self.state.deletes * 2 >= self.state.puts.max(4 * records_of_a_block)
     }
 
-    /// Merges everything to one run without deletes and what they or newer records hide.
+    /// Merges everything into one run, without deletes, deleted records and replaced records.
     ///
     /// # Errors
-    /// When the space fails: the table is as before.
+    /// When the space fails: the table is unchanged.
     pub fn rebuild(&mut self) -> Result<()> {
         let mut figures = self.figures.get();
         let draft = Draft::new(&self.space);
@@ -39,7 +39,7 @@ impl<S: Space> Boa<S> {
         Ok(())
     }
 
-    /// Doubles the fingerprints and puts all records in again.
+    /// Doubles the length of fingerprints, and reinserts all records.
     pub(super) fn widen(&mut self) -> Result<()> {
         let width = (2 * self.state.family.width()).min(128);
         let mut figures = self.figures.get();
@@ -94,7 +94,7 @@ impl State {
         self.options.fan_in() as u64 * self.options.block_bytes() as u64
     }
 
-    /// Returns the state in which one run of a level has what is left of everything.
+    /// Returns a state in which one run of a level contains all remaining records.
     fn folded(
         &self,
         space: &dyn Space,
@@ -134,7 +134,7 @@ impl State {
         Ok(next)
     }
 
-    /// Gives back runs and all filters.
+    /// Releases the runs and all filters.
     fn release(&self, runs: &[Run], space: &dyn Space) {
         let filters = self.levels.iter().filter_map(|level| level.filter.as_ref());
         filters

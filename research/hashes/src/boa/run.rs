@@ -1,17 +1,18 @@
-//! Runs: sorted records in blocks, found by where a prefix must be, or by halving (Lemma 3).
+//! Runs: sorted records in blocks, located by interpolation of the prefix or by bisection (Lemma
+//! 3).
 
 use super::format::{BUCKET_BYTES, Bucket};
 use crate::blocks::{Error, Extent, Machine, Reader, Result, Space, Writer};
 use crate::records::{Entry, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
 
-/// How records lie in the blocks of a run.
+/// The placement of records in the blocks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// Blocks are full, one after the other.
+    /// Records fill the blocks consecutively.
     Packed,
-    /// Block i has the records whose prefix is in the i-th part of all prefixes. What does not
-    /// fit is in the overflow, in order.
+    /// Block i contains the records whose prefix is in the i-th part of the prefix range. Records
+    /// that do not fit are in the overflow, in order.
     Buckets,
 }
 
@@ -24,16 +25,16 @@ pub(super) struct Run {
     pub(super) extent: Extent,
     pub(super) overflow: Option<Extent>,
     pub(super) entries: u64,
-    /// Bytes of all records.
+    /// The total size of the records in bytes.
     pub(super) bytes: u64,
-    /// Bytes of the records of the fullest bucket.
+    /// The size of the records of the fullest bucket in bytes.
     pub(super) fullest: u64,
 }
 
-/// Parts in 16 to which buckets are filled on average.
+/// The average fill of buckets, in sixteenths.
 const FILL: u64 = 11;
 
-/// What the records of a run need to be read.
+/// The parameters for reading the records of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form {
     pub(crate) machine: Machine,
@@ -45,12 +46,12 @@ impl Form {
         self.machine.chunk() as u64
     }
 
-    /// Bytes of a block that records can fill.
+    /// The number of bytes available to records in a block.
     fn capacity(&self) -> u64 {
         self.block() - BUCKET_BYTES
     }
 
-    /// Returns the longest body that is kept within a run.
+    /// Returns the maximum size of a body stored within a run.
     pub(super) fn longest_body(&self) -> usize {
         (self.capacity() / 4).max(24) as usize
     }
@@ -62,7 +63,7 @@ impl Run {
         ((u128::from(prefix) * u128::from(self.buckets)) >> self.prefix_bits) as u64
     }
 
-    /// Returns the bits of a fingerprint that choose its bucket.
+    /// Returns the number of fingerprint bits that select the bucket.
     pub(super) fn prefix(&self, fingerprint: WideFingerprint) -> u64 {
         if self.prefix_bits == 0 {
             0
@@ -71,7 +72,7 @@ impl Run {
         }
     }
 
-    /// Reads the head of a bucket and the block it is in.
+    /// Reads the head of a bucket and the block that contains it.
     pub(super) fn bucket(&self, form: Form, space: &dyn Space, bucket: u64) -> Result<(Bucket, Vec<u8>)> {
         let mut block = vec![0; form.machine.chunk()];
         let place = self
@@ -97,10 +98,10 @@ impl Run {
         }))
     }
 
-    /// Returns the first bucket that can hold a fingerprint.
+    /// Returns the first bucket that may contain a fingerprint.
     ///
-    /// A packed run is halved: the answer is the block before the first that begins with the
-    /// fingerprint or more.
+    /// A packed run is searched by bisection. The result is the block before the first block that
+    /// begins with an equal or greater fingerprint.
     pub(super) fn first_bucket(&self, form: Form, space: &dyn Space, wanted: WideFingerprint) -> Result<u64> {
         if self.layout == Layout::Buckets {
             return Ok(self.bucket_of(self.prefix(wanted)));
@@ -143,7 +144,7 @@ pub(super) struct RunWriter<'s> {
 }
 
 impl<'s> RunWriter<'s> {
-    /// Begins a run of at most `bytes` bytes of records.
+    /// Starts a run with at most `bytes` bytes of records.
     pub(super) fn new(
         space: &'s dyn Space,
         form: Form,
@@ -153,7 +154,7 @@ impl<'s> RunWriter<'s> {
     ) -> Result<RunWriter<'s>> {
         let capacity = form.capacity();
         let buckets = match layout {
-            // A block may stay empty by less than the longest record.
+            // The unused part of a block is shorter than the longest record.
             Layout::Packed => bytes / (capacity / 2).max(1) + 1,
             Layout::Buckets => (bytes * 16).div_ceil(capacity * FILL).clamp(1, 1 << prefix_bits),
         };
@@ -243,7 +244,7 @@ impl<'s> RunWriter<'s> {
         Ok(())
     }
 
-    /// Ends the run.
+    /// Completes the run.
     pub(super) fn finish(mut self) -> Result<Run> {
         match self.run.layout {
             Layout::Packed => self.end_bucket()?,
@@ -263,7 +264,7 @@ impl<'s> RunWriter<'s> {
     }
 }
 
-/// Reads a run from front to back.
+/// Reads a run sequentially.
 pub(super) struct RunCursor<'s> {
     space: &'s dyn Space,
     form: Form,
@@ -324,7 +325,7 @@ impl<'s> RunCursor<'s> {
         }
     }
 
-    /// Returns the number of the bucket of the last record.
+    /// Returns the bucket number of the last record.
     pub(super) fn bucket(&self) -> u64 {
         self.next_bucket.saturating_sub(1)
     }

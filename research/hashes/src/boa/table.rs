@@ -1,4 +1,4 @@
-//! A table of levels: the buffer, and how runs come to levels.
+//! A table of levels: the buffer, and how it is flushed to levels.
 
 use super::filter::{Characters, Filter, LatestWriter, refine};
 use super::format::{MAX_LEVELS, ROOT_KIND};
@@ -18,42 +18,42 @@ pub(super) struct Level {
     pub(super) filter: Option<Filter>,
 }
 
-/// All that a table is.
+/// The complete state of a table.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) options: Options,
     pub(super) family: Family,
     pub(super) alphabet: Alphabet,
     pub(super) levels: Vec<Level>,
-    /// The newest records, the oldest first.
+    /// The buffered records, the oldest first.
     pub(super) buffer: Vec<Entry>,
     pub(super) buffer_bytes: u64,
-    /// Puts and deletes since the last rebuild.
+    /// The numbers of puts and deletes since the last rebuild.
     pub(super) puts: u64,
     pub(super) deletes: u64,
 }
 
-/// What a table has done.
+/// The counters of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Records that merges wrote, the buffer's included.
+    /// Records written by merges, including those from the buffer.
     pub merged_records: u64,
-    /// Merges.
+    /// The number of merges.
     pub merges: u64,
-    /// Rebuilds.
+    /// The number of rebuilds.
     pub rebuilds: u64,
-    /// Levels that lookups asked.
+    /// The number of levels visited by lookups.
     pub levels_asked: u64,
-    /// Runs that lookups searched.
+    /// The number of runs searched by lookups.
     pub runs_searched: u64,
-    /// Runs that lookups searched in vain.
+    /// The number of runs searched without a match.
     pub false_positives: u64,
 }
 
-/// A hash table in external memory that is a bundle of arrays, or one of its baselines.
+/// A hash table in external memory: a bundle of arrays, or one of its baselines.
 ///
-/// Operations that fail change nothing. What is not committed is lost in a crash: a log above
-/// the table has it.
+/// Failed operations change nothing. Uncommitted changes are lost in a crash: a log above the
+/// table must preserve them.
 ///
 /// ```
 /// use research_hashes::blocks::MemorySpace;
@@ -101,14 +101,14 @@ impl State {
         }
     }
 
-    /// Returns the bytes of a level that is full, of which the first is level 1.
+    /// Returns the size of a full level in bytes; the first level is 1.
     pub(super) fn capacity(&self, level: usize) -> u64 {
         let block = self.options.block_bytes() as u64;
         block.saturating_mul(u64::from(self.options.growth).saturating_pow(level as u32))
     }
 
-    /// Returns the level to which the buffer goes, counted from one: all above it are merged,
-    /// and of a leveled table the level itself.
+    /// Returns the level that receives the buffer, counted from one. All levels above it are
+    /// merged, and in a leveled table that level as well.
     fn destination(&self) -> usize {
         let mut bytes = self.buffer_bytes;
         for (above, level) in self.levels.iter().enumerate() {
@@ -124,14 +124,15 @@ impl State {
         self.levels.len() + 1
     }
 
-    /// Returns the bits of the prefixes of a level that `entries` records open.
+    /// Returns the prefix length in bits of a level whose first run has `entries` records.
     fn prefix_bits(&self, entries: u64) -> u32 {
         let log = 64 - entries.max(1).saturating_sub(1).leading_zeros();
         let beta = self.options.beta_bits.unwrap_or(self.alphabet.character_bits());
         (log + beta).clamp(1, 48).min(self.family.width())
     }
 
-    /// Returns whether fingerprints are long enough for a level that `entries` records open.
+    /// Returns whether fingerprints are long enough for a level whose first run has `entries`
+    /// records.
     pub(super) fn fits(&self, level: usize, entries: u64) -> bool {
         let checks = if self.options.kind == Kind::Refined {
             level as u32
@@ -143,14 +144,14 @@ impl State {
         self.alphabet.fits((log + beta).clamp(1, 48), checks)
     }
 
-    /// Returns the buffer's records as a run has them (O2).
+    /// Returns the buffer's records in the order of a run (O2).
     fn sorted_buffer(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> = self.buffer.iter().rev().cloned().collect();
         entries.sort_by_key(|entry| entry.fingerprint);
         entries
     }
 
-    /// Merges the buffer and all above a level into it: the new state.
+    /// Merges the buffer and all levels above into a level, and returns the new state.
     pub(super) fn flushed(&self, space: &dyn Space, figures: &mut Figures) -> Result<State> {
         let (level, leveled) = (self.destination(), self.options.kind == Kind::Leveled);
         let merged = if leveled { level } else { level - 1 };
@@ -163,7 +164,7 @@ impl State {
         self.merged(space, level, &runs, last, figures)
     }
 
-    /// Merges the buffer and `runs`, the newest first, to a new run of a level.
+    /// Merges the buffer and `runs`, the newest first, into a new run of a level.
     pub(super) fn merged(
         &self,
         space: &dyn Space,
@@ -206,8 +207,8 @@ impl State {
             )
         });
         let written = next.install(space, level, merge, folds, entries, bytes)?;
-        // Not before: a step that began with these runs' writing would find their bytes used
-        // again.
+        // The runs are released only now. An earlier release would allow the step to overwrite
+        // their bytes while it reads them.
         runs.iter()
             .flat_map(Run::extents)
             .for_each(|extent| space.release(extent));
@@ -279,7 +280,8 @@ impl State {
         Ok(written)
     }
 
-    /// Returns which check character a level uses: its own, while the fingerprint has one.
+    /// Returns the check character of a level: its own, as long as the fingerprint is long
+    /// enough.
     pub(super) fn check_level(&self, level: usize, prefix_bits: u32) -> u32 {
         let free = self.family.width().saturating_sub(prefix_bits) / self.alphabet.character_bits();
         (level as u32).min(free.max(1))
@@ -290,7 +292,7 @@ impl<S: Space> Boa<S> {
     /// Creates an empty table in a space.
     ///
     /// # Errors
-    /// `Error::Shape` when no table has the options.
+    /// [`Error::Shape`] when the options are invalid.
     pub fn create(space: S, options: Options) -> Result<Boa<S>> {
         let state = State::new(options.checked()?)?;
         Ok(Boa {
@@ -301,10 +303,10 @@ impl<S: Space> Boa<S> {
         })
     }
 
-    /// Opens the table of the last commit.
+    /// Opens a table at its last commit.
     ///
     /// # Errors
-    /// When it cannot be read, or is none.
+    /// When it cannot be read, or is not a table.
     pub fn open(space: S) -> Result<Boa<S>> {
         let (extent, bytes) = read_state(&space, ROOT_KIND)?;
         let state = State::decode(&bytes).map_err(|error| error.within(extent.at))?;
@@ -316,27 +318,27 @@ impl<S: Space> Boa<S> {
         })
     }
 
-    /// Makes the table durable as it is now, its buffer included.
+    /// Makes the current state of the table durable, including its buffer.
     ///
     /// # Errors
-    /// When the space cannot: the last commit stands.
+    /// When the space fails: the last commit remains valid.
     pub fn commit(&mut self) -> Result<()> {
         let state = self.state.encode();
         commit_state(&self.space, ROOT_KIND, &state, &mut self.committed)
     }
 
-    /// Puts a key in, or replaces its value.
+    /// Inserts a key, or replaces its value.
     ///
     /// # Errors
-    /// When the space fails: the table is as before.
+    /// When the space fails: the table is unchanged.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.put(key, Some(value))
     }
 
-    /// Deletes a key, whether or not it is there.
+    /// Deletes a key, whether or not it exists.
     ///
     /// # Errors
-    /// As [`Boa::insert`].
+    /// The errors of [`Boa::insert`].
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.put(key, None)
     }
@@ -348,11 +350,12 @@ impl<S: Space> Boa<S> {
             self.rebuild()?;
         }
         let full = self.state.options.block_bytes() as u64;
-        // More than once after a rebuild for longer fingerprints, which fills the buffer again.
+        // Several flushes are needed after a rebuild with longer fingerprints, which refills the
+        // buffer.
         while self.state.buffer_bytes + bytes > full && !self.state.buffer.is_empty() {
             self.flush()?;
         }
-        // The fingerprint comes last: a flush may have made the function longer.
+        // The fingerprint is computed last, since a flush may have lengthened fingerprints.
         let entry = Entry::new(self.state.family.of(key), key, value)?;
         self.state.buffer_bytes += entry.bytes(self.state.family.width());
         self.state.buffer.push(entry);
@@ -363,7 +366,7 @@ impl<S: Space> Boa<S> {
         Ok(())
     }
 
-    /// Writes the buffer to the levels.
+    /// Flushes the buffer to the levels.
     fn flush(&mut self) -> Result<()> {
         let level = self.state.destination();
         let entries = self.state.buffer.len() as u64
@@ -389,7 +392,7 @@ impl<S: Space> Boa<S> {
         Ok(())
     }
 
-    /// Returns the options, with the fingerprint length that the table has now.
+    /// Returns the options, with the table's current fingerprint length.
     #[must_use]
     pub fn options(&self) -> Options {
         Options {
@@ -398,19 +401,20 @@ impl<S: Space> Boa<S> {
         }
     }
 
-    /// Returns what the table has done.
+    /// Returns the counters of the table.
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.figures.get()
     }
 
-    /// Returns how many runs each level has.
+    /// Returns the number of runs on each level.
     #[must_use]
     pub fn runs(&self) -> Vec<usize> {
         self.state.levels.iter().map(|level| level.runs.len()).collect()
     }
 
-    /// Returns, for each run, the bytes of its fullest bucket and the mean of all.
+    /// Returns, for each run, the size of its fullest bucket and the mean size of its buckets, in
+    /// bytes.
     #[must_use]
     pub fn buckets(&self) -> Vec<(u64, f64)> {
         let runs = self.state.levels.iter().flat_map(|level| &level.runs);
@@ -418,7 +422,7 @@ impl<S: Space> Boa<S> {
             .collect()
     }
 
-    /// Returns, for each level, its records and the bytes of its filter.
+    /// Returns, for each level, the number of its records and the size of its filter in bytes.
     #[must_use]
     pub fn filter_bytes(&self) -> Vec<(u64, u64)> {
         let levels = self.state.levels.iter().filter(|level| !level.runs.is_empty());
@@ -440,7 +444,7 @@ impl<S: Space> Boa<S> {
         &self.space
     }
 
-    /// Gives the space back.
+    /// Consumes the table and returns the space.
     #[must_use]
     pub fn into_space(self) -> S {
         self.space

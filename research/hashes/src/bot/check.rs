@@ -1,5 +1,4 @@
-//! Checking a bundle of trees: every list and every tape is compared with what the log's
-//! records say.
+//! Checks a bundle of trees: compares every list and every tape with the records in the log.
 
 use super::node::Node;
 use super::options::Schedule;
@@ -12,14 +11,14 @@ use crate::records::{Bytes as _, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
 use std::fmt;
 
-/// An invariant that a bundle of trees breaks.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeViolation {
-    /// The level, counted from one; the tape of the queue if `place` says so.
+    /// The level, counted from one; the index of the tape if `place` is "queue".
     pub level: u32,
-    /// The node's first byte, or "queue", or "log".
+    /// The offset of the node, or "queue", or "log".
     pub place: String,
-    /// The invariant, and how it is broken.
+    /// The invariant, and the details of the violation.
     pub what: String,
 }
 
@@ -33,7 +32,7 @@ impl<S: Space> Bot<S> {
     /// Returns every violation of the table's invariants (T1 to T5).
     ///
     /// # Errors
-    /// When something cannot be read.
+    /// When a read fails.
     pub fn check(&self) -> Result<Vec<TreeViolation>> {
         let ways = self.state.ways(&self.space);
         let mut found = Vec::new();
@@ -80,7 +79,7 @@ impl<S: Space> Bot<S> {
     /// Returns every extent that the table uses.
     ///
     /// # Errors
-    /// When something cannot be read.
+    /// When a read fails.
     pub fn extents(&self) -> Result<Vec<Extent>> {
         let mut all = self.state.extents(&self.space)?;
         all.extend(self.committed);
@@ -89,11 +88,11 @@ impl<S: Space> Bot<S> {
     }
 }
 
-/// The check of a tree.
+/// The state of a tree's check.
 struct TreeCheck<'c, 's> {
     state: &'c State,
     ways: Ways<'s>,
-    /// Where the next leaf must begin (T1).
+    /// The offset at which the next leaf must begin (T1).
     log_end: &'c mut u64,
     found: &'c mut Vec<TreeViolation>,
 }
@@ -108,7 +107,7 @@ impl TreeCheck<'_, '_> {
         });
     }
 
-    /// Checks a node and what is below it, and returns its records in the order of the log.
+    /// Checks a node and its subtree, and returns the subtree's records in log order.
     fn node(&mut self, node: &Node) -> Result<Vec<WideFingerprint>> {
         let (height, cut) = (node.head.height, self.ways.cut);
         let mut records = Vec::new();
@@ -180,8 +179,8 @@ impl TreeCheck<'_, '_> {
 }
 
 impl State {
-    /// Compares each tape with the records whose sketches it should hold (T4, T5). `levels` are
-    /// in the order of the log: the deepest first.
+    /// Compares each tape with the records whose sketches it must contain (T4, T5). `levels` are
+    /// in log order: the deepest level first.
     fn check_queue(
         &self,
         ways: Ways<'_>,

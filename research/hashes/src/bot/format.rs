@@ -1,6 +1,6 @@
-//! The bytes of a bundle of trees, version 1. All integers little-endian.
+//! The encoding of a bundle of trees, version 1. All integers are little-endian.
 //!
-//! A node, of which a list's table and entries follow (`filters/src/routing/format.rs`):
+//! A node is followed by a list's table and entries (`filters/src/routing/format.rs`):
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -13,10 +13,10 @@
 //!      …     …  further children
 //! ```
 //!
-//! A payload in the list has, from the lowest bit, a check character, a next character and a
-//! child.
+//! A payload in the list consists, from the lowest bit, of a check character, a next character
+//! and a child number.
 //!
-//! What follows each run on a tape (its bits: `filters/src/golomb/format.rs`):
+//! The trailer of each run on a tape (the run's bits: `filters/src/golomb/format.rs`):
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -60,23 +60,23 @@ use alluvium_base::bytes::{Reader, Writer};
 use alluvium_filters::fingerprint::Family;
 use alluvium_filters::routing::Geometry;
 
-/// The kind in a root.
+/// The kind of table in a root.
 pub(super) const ROOT_KIND: u32 = u32::from_be_bytes(*b"ABOT");
-/// Bytes of a node's head.
+/// The size of a node's head in bytes.
 pub(super) const HEAD_BYTES: u64 = 32;
-/// Bytes of a child in a node.
+/// The size of a child in a node in bytes.
 pub(super) const CHILD_BYTES: u64 = 16;
-/// Bytes that follow a run.
+/// The size of a run's trailer in bytes.
 pub(super) const TRAILER_BYTES: u64 = 12;
-/// Bytes of an item in a buffer.
+/// The size of an item in a buffer in bytes.
 pub(super) const ITEM_BYTES: u64 = 24;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"ANOD");
 const VERSION: u8 = 1;
-/// The most chunks of a tape.
+/// The maximum number of chunks in a tape.
 const MAX_CHUNKS: u32 = 1 << 24;
 
-/// What stands before the children of a node.
+/// The head of a node, before its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) height: u32,
@@ -99,7 +99,8 @@ impl Head {
         }
     }
 
-    /// Reads the head of a node that has a height and at most `most` children.
+    /// Decodes the head of a node. Its height must match, and it must have at most `most`
+    /// children.
     pub(super) fn decode(bytes: &[u8], height: u32, most: u32) -> Result<(Head, Vec<Child>)> {
         let mut reader = Reader::new(bytes);
         let (magic, found, version, count) = (reader.u32()?, reader.u8()?, reader.u8()?, reader.u16()?);
@@ -131,7 +132,7 @@ impl Head {
     }
 }
 
-/// What follows a run.
+/// The trailer of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trailer {
     pub(super) count: u64,
@@ -154,7 +155,7 @@ impl Trailer {
             .u8(self.parameter as u8);
     }
 
-    /// Reads what follows a run that ends at `end` of a tape.
+    /// Decodes the trailer of a run that ends at offset `end` of a tape.
     pub(super) fn decode(bytes: &[u8], end: u64, shape: Shape) -> Result<Trailer> {
         let mut reader = Reader::new(bytes);
         let count = u64::from(reader.u32()?) | u64::from(reader.u8()?) << 32;

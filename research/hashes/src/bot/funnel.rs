@@ -1,17 +1,16 @@
-//! The K-funnel: a tree of two-way mergers with buffers in between, which merges K runs with
-//! few transfers between any two memories without knowing either (Conway §2.6; Brodal and
-//! Fagerberg's lazy form).
+//! The K-funnel: a tree of two-way mergers with buffers in between. It merges K runs with few
+//! transfers between any two levels of memory, without parameters of either (Conway §2.6; the
+//! lazy form of Brodal and Fagerberg).
 //!
-//! A merger fills its buffer when it is empty, from the buffers below. The buffers of the edges
-//! in the middle of a tree of K leaves hold K^(3/2) items, and those of the trees above and
-//! below follow the same rule. All buffers lie in one extent, a tree's before those of the
-//! trees below.
+//! A merger fills its buffer when it is empty, from the buffers below. The buffers on the middle
+//! edges of a tree of K leaves hold K^(3/2) items; the trees above and below follow the same rule
+//! recursively. All buffers are in one extent, a tree's before those of the trees below it.
 
 use super::format::ITEM_BYTES;
 use super::series::{Item, RunReader};
 use crate::blocks::{Extent, Result, Space};
 
-/// What a merger reads.
+/// An input of a merger.
 #[derive(Clone, Copy, Debug)]
 enum Input {
     Run(usize),
@@ -26,12 +25,12 @@ struct Merger {
     buffer: Buffer,
 }
 
-/// Items that wait in a part of the extent.
+/// A buffer of items in a part of the extent.
 #[derive(Debug, Default)]
 struct Buffer {
     offset: u64,
     capacity: u64,
-    /// Items that were filled in, and that were taken out.
+    /// The numbers of items added and removed.
     filled: u64,
     taken: u64,
     head: Option<Item>,
@@ -40,7 +39,7 @@ struct Buffer {
     window_at: usize,
 }
 
-/// Merges runs; of equal prefixes, the item of the earlier run comes first.
+/// Merges runs. Among equal prefixes, the item of the earlier run comes first.
 pub(super) struct Funnel<'s> {
     space: &'s dyn Space,
     extent: Option<Extent>,
@@ -50,11 +49,11 @@ pub(super) struct Funnel<'s> {
     root: Input,
 }
 
-/// Items that are moved between a buffer and the merger at a time: a constant.
+/// The number of items transferred between a buffer and the merger at a time, a constant.
 const WINDOW: usize = 4;
 
 impl<'s> Funnel<'s> {
-    /// Builds the funnel of runs, the oldest first.
+    /// Creates a funnel over runs, the oldest first.
     pub(super) fn new(space: &'s dyn Space, mut runs: Vec<RunReader<'s>>) -> Result<Funnel<'s>> {
         let heads = runs.iter_mut().map(RunReader::next).collect::<Result<Vec<_>>>()?;
         let mut funnel = Funnel {
@@ -77,8 +76,8 @@ impl<'s> Funnel<'s> {
         Ok(funnel)
     }
 
-    /// Builds a tree of `height` over inputs, of which the root's buffer has `capacity`; an
-    /// input takes the place of a tree that has no other.
+    /// Creates a tree of `height` over inputs, with a root buffer of `capacity` items. A single
+    /// input needs no tree.
     fn build(&mut self, inputs: &[Input], height: u32, capacity: u64, end: &mut u64) -> Input {
         if inputs.len() == 1 {
             return inputs[0];
@@ -118,14 +117,14 @@ impl<'s> Funnel<'s> {
         }
     }
 
-    /// Gives the buffers back.
+    /// Releases the buffers.
     pub(super) fn end(self, space: &dyn Space) {
         if let Some(extent) = self.extent {
             space.release(extent);
         }
     }
 
-    /// Returns the lesser of a merger's two heads, taken out.
+    /// Removes and returns the lesser of a merger's two heads.
     fn merge(&mut self, at: usize) -> Result<Option<Item>> {
         let (left, right) = (self.mergers[at].left, self.mergers[at].right);
         let first = self.peek(left)?;
@@ -163,7 +162,7 @@ impl<'s> Funnel<'s> {
         Ok(item)
     }
 
-    /// Finds the next head of a buffer, and fills the buffer if it is empty.
+    /// Finds the next head of a buffer, filling the buffer first if it is empty.
     fn refresh(&mut self, at: usize) -> Result<()> {
         if self.mergers[at].buffer.window_at == self.mergers[at].buffer.window.len() {
             let buffer = &self.mergers[at].buffer;

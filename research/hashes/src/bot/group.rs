@@ -1,14 +1,15 @@
-//! Sorting what prefixes become when they grow: items of one prefix are few, and come in any
-//! order of what follows it.
+//! Sorts the items of a prefix after the prefix grows: such a group has few items, and its items
+//! are not ordered by the added bits.
 
 use super::series::{Item, RunWriter, Shape, Stream, reduce};
 use super::tape::Tape;
 use crate::blocks::{Machine, Result, Space};
 
-/// Items of one group that memory holds. More are sorted in parts and merged.
+/// The maximum number of items of a group in memory. Larger groups are sorted in parts and
+/// merged.
 pub(super) const MOST: usize = 4096;
 
-/// Sorts the items of a group, and keeps the order of those with equal prefixes.
+/// Sorts the items of a group stably.
 pub(super) struct Group {
     shape: Shape,
     items: Vec<Item>,
@@ -41,7 +42,7 @@ impl Group {
         run.finish(&mut self.spilled, space, machine)
     }
 
-    /// Hands the group over in order, and is empty then.
+    /// Passes on the items of the group in order, and clears the group.
     pub(super) fn drain(
         &mut self,
         space: &dyn Space,

@@ -1,14 +1,14 @@
-//! Nodes of routing trees: children, and the list of sketches that leads to them.
+//! Nodes of routing trees: children, and the list of sketches that routes to them.
 
 use super::format::{CHILD_BYTES, HEAD_BYTES, Head};
 use super::queue::Ways;
 use crate::blocks::{Error, Extent, Reader, Result, Space, Writer};
 use alluvium_filters::routing::{Builder, Entry, Geometry, Scan};
 
-/// A child: a node's extent, or for a leaf its place in the log and its bytes.
+/// A child: a node's extent, or the position and size of a leaf in the log.
 pub(super) type Child = Extent;
 
-/// A node whose head was read.
+/// A node with its head decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) extent: Extent,
@@ -16,11 +16,11 @@ pub(super) struct Node {
     pub(super) children: Vec<Child>,
 }
 
-/// Entries to a pivot: log_λ N of tables that fit a machine, at least.
+/// The number of entries per pivot: at least log_λ N for all tables that fit on a machine.
 const GROUP: u64 = 12;
 
 impl Node {
-    /// Reads a node of a height, which has at most `most` children.
+    /// Reads a node at a height. It must have at most `most` children.
     pub(super) fn read(space: &dyn Space, extent: Extent, height: u32, most: u32) -> Result<Node> {
         let wanted = (HEAD_BYTES + u64::from(most) * CHILD_BYTES).min(extent.bytes);
         let mut bytes = vec![0; wanted as usize];
@@ -53,7 +53,7 @@ impl Node {
         Ok(Extent { at, bytes })
     }
 
-    /// Returns the sketches of a prefix, in the order of the log.
+    /// Returns the sketches of a prefix in log order.
     pub(super) fn lookup(&self, space: &dyn Space, prefix: u64) -> Result<Vec<u32>> {
         let (geometry, bits) = (self.head.geometry, self.head.bits);
         let range = geometry.table_place(prefix);
@@ -80,7 +80,7 @@ impl Node {
     }
 }
 
-/// Writes a root with one more child, whose entries come in order.
+/// Writes a root with one additional child, whose entries arrive in order.
 pub(super) struct Grow<'s> {
     space: &'s dyn Space,
     scan: Option<Scan<Reader<'s>, Reader<'s>>>,
@@ -100,7 +100,8 @@ pub(super) struct Grow<'s> {
 }
 
 impl<'s> Grow<'s> {
-    /// Begins: `old` is the root so far, and `entries` is how many the child has.
+    /// Starts a root. `old` is the previous root, and `entries` is the number of entries of the
+    /// child.
     pub(super) fn new(
         ways: Ways<'s>,
         old: Option<&Node>,
@@ -151,14 +152,14 @@ impl<'s> Grow<'s> {
         })
     }
 
-    /// Adds an entry of the child: what is known of its prefix is older and stays before it
+    /// Adds an entry of the child. Existing entries of its prefix are older and remain before it
     /// (T3).
     pub(super) fn push(&mut self, prefix: u64, sketch: u32) -> Result<()> {
         while let Some(known) = self.known.filter(|known| known.prefix <= prefix) {
             self.put(known)?;
             self.advance()?;
         }
-        // From the lowest bit: check, next character, child.
+        // From the lowest bit: check character, next character, child.
         self.put(Entry {
             prefix,
             payload: sketch | self.index << self.sketch_bits,
@@ -182,7 +183,7 @@ impl<'s> Grow<'s> {
         Ok(())
     }
 
-    /// Ends the root.
+    /// Completes the root.
     pub(super) fn finish(mut self) -> Result<Node> {
         while let Some(known) = self.known {
             self.put(known)?;
@@ -214,8 +215,7 @@ impl<'s> Grow<'s> {
     }
 }
 
-/// Returns the children of a node of height 2 or more that are nodes, after a check of its
-/// place.
+/// Returns the child nodes of a node of height 2 or more, after checking the node's position.
 pub(super) fn named(children: &[Child], index: u32, at: u64) -> Result<Child> {
     let found = children.get(index as usize).copied();
     found.ok_or_else(|| {

@@ -1,16 +1,16 @@
-//! What a bundle of trees is made like.
+//! The options of a bundle of trees.
 
 use super::schedule::beta_for;
 use crate::blocks::{Error, Machine, Result};
 use alluvium_filters::fingerprint::{Alphabet, Family, Independence};
 
-/// How characters come to the levels that need them.
+/// How characters are delivered to the levels that need them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// The ruler's schedule: each level writes what the next needs, in runs that are merged
-    /// ever more at once (Conway §2.5).
+    /// The ruler schedule: each level writes the characters that the next levels need, and merges
+    /// combine an increasing number of runs (Conway §2.5).
     Ruler,
-    /// Only every β-th level writes; the others merge what it wrote when they are full (§2.7).
+    /// Only every β-th level writes; the other levels merge its output when they are full (§2.7).
     Every {
         /// β, 1 to 64.
         beta: u32,
@@ -29,23 +29,23 @@ pub enum Schedule {
 pub struct BotOptions {
     /// λ: the degree of trees; a power of two from 2 to 256.
     pub growth: u32,
-    /// B and M in bytes, or nothing of either for the cache-oblivious BOT.
+    /// B and M in bytes, or neither for the cache-oblivious BOT.
     pub machine: Machine,
-    /// Bits of a fingerprint at first, 8 to 128.
+    /// The initial number of bits in a fingerprint, 8 to 128.
     pub fingerprint_bits: u32,
-    /// How independent fingerprints are.
+    /// The independence of the fingerprint function.
     pub independence: Independence,
-    /// The seed of the fingerprints.
+    /// The seed of the fingerprint function.
     pub seed: u128,
-    /// s: for how many levels sketches are kept. A table that outgrows them is rebuilt for
-    /// twice as many.
+    /// s: the number of levels for which sketches are kept. A table that outgrows them is rebuilt
+    /// with twice as many.
     pub levels: u32,
-    /// How characters come to the levels that need them.
+    /// How characters are delivered to the levels that need them.
     pub schedule: Schedule,
 }
 
 impl BotOptions {
-    /// Returns the usual options: λ = 4, fingerprints of 64 bits, six levels, the ruler's
+    /// Returns the default options: λ = 4, fingerprints of 64 bits, six levels, the ruler
     /// schedule.
     #[must_use]
     pub fn new(block_bytes: u32, memory_bytes: u64) -> BotOptions {
@@ -63,7 +63,7 @@ impl BotOptions {
         }
     }
 
-    /// Returns the usual options of the cache-oblivious BOT.
+    /// Returns the default options of the cache-oblivious BOT.
     #[must_use]
     pub fn oblivious() -> BotOptions {
         BotOptions {
@@ -73,8 +73,8 @@ impl BotOptions {
         }
     }
 
-    /// Returns the options with as many levels as `records` records need, `leaf` of them to a
-    /// leaf.
+    /// Returns the options with the number of levels for `records` records, with `leaf` records
+    /// per leaf.
     #[must_use]
     pub fn planned_for(self, records: u64, leaf: u64) -> BotOptions {
         let leaves = (records / leaf.max(1)).max(2);
@@ -86,10 +86,11 @@ impl BotOptions {
     }
 
     /// Returns the options with β chosen for a device on which a write costs `omega` reads, and
-    /// `records` records: β = ω (λ + log_λ N / β), no more than memory and levels allow.
+    /// for `records` records: β = ω (λ + log_λ N / β), limited by memory and levels.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `omega` is less than 1 or no number, or the machine has no blocks.
+    /// [`Error::Shape`] when `omega` is less than 1 or not a number, or the machine has no
+    /// blocks.
     pub fn for_asymmetry(self, omega: f64, records: u64) -> Result<BotOptions> {
         if !omega.is_finite() || omega < 1.0 {
             let instead = "at least 1; where writes are cheaper than reads, the ruler's schedule is right";
@@ -117,10 +118,10 @@ impl BotOptions {
         })
     }
 
-    /// Returns the options, if a table can have them.
+    /// Returns the options if they are valid.
     ///
     /// # Errors
-    /// [`Error::Shape`] that says which cannot be, and what can.
+    /// [`Error::Shape`] with the invalid option and its valid range.
     pub fn checked(self) -> Result<BotOptions> {
         self.machine.checked()?;
         Alphabet::new(self.fingerprint_bits, self.growth)?;
@@ -143,7 +144,7 @@ impl BotOptions {
         Ok(Family::new(self.seed, self.fingerprint_bits, self.independence)?)
     }
 
-    /// Returns the bytes of a leaf that is full; zero for one record.
+    /// Returns the size of a full leaf in bytes; zero for a leaf of one record.
     pub(super) fn leaf_bytes(&self) -> u64 {
         match self.machine {
             Machine::Blocks { block_bytes, .. } => u64::from(block_bytes),

@@ -9,34 +9,34 @@ use super::tape::Tape;
 use crate::blocks::{Machine, Result, Space};
 use alluvium_filters::fingerprint::{Alphabet, WideFingerprint};
 
-/// How prefixes and sketches are cut from fingerprints.
+/// How prefixes and sketches are extracted from fingerprints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) alphabet: Alphabet,
-    /// log2 of the records of a leaf: the bits of a prefix before its level's characters.
+    /// log2 of the records per leaf: the bits of a prefix before its level's characters.
     pub(super) base_bits: u32,
     /// s, the last level for which sketches are kept.
     pub(super) last: u32,
 }
 
 impl Cut {
-    /// Returns the bits of the prefixes of a level.
+    /// Returns the prefix length of a level in bits.
     pub(super) fn prefix_bits(&self, level: u32) -> u32 {
         self.base_bits + level * self.alphabet.character_bits()
     }
 
-    /// Returns the bits of a sketch in the queue: a check and a next character.
+    /// Returns the size of a sketch in the queue in bits: a check and a next character.
     pub(super) fn sketch_bits(&self) -> u32 {
         2 * self.alphabet.character_bits()
     }
 
-    /// Returns the sketch of a level: the check character below the next one.
+    /// Returns the sketch of a level, with the check character in the low bits.
     pub(super) fn sketch(&self, fingerprint: WideFingerprint, level: u32) -> u32 {
         let next = self.alphabet.next(fingerprint, self.prefix_bits(level));
         self.alphabet.check(fingerprint, level) | next << self.alphabet.character_bits()
     }
 
-    /// Returns the item of some levels' sketches, by the prefix of the first.
+    /// Returns the item with the sketches of several levels, keyed by the prefix of the first.
     pub(super) fn item(&self, fingerprint: WideFingerprint, levels: std::ops::Range<u32>) -> Item {
         let prefix = self.alphabet.prefix(fingerprint, self.prefix_bits(levels.start));
         let mut payload = 0;
@@ -46,7 +46,7 @@ impl Cut {
         Item { prefix, payload }
     }
 
-    /// Returns the shape of runs with some levels' sketches.
+    /// Returns the shape of runs with the sketches of several levels.
     pub(super) fn shape(&self, levels: std::ops::Range<u32>) -> Shape {
         Shape {
             prefix_bits: self.prefix_bits(levels.start),
@@ -59,8 +59,8 @@ impl Cut {
         item.payload as u32 & ((1 << self.sketch_bits()) - 1)
     }
 
-    /// Extends an item by `levels` next characters: its first sketches become part of the
-    /// prefix.
+    /// Extends the prefix of an item by `levels` next characters, which are taken from its first
+    /// sketches.
     pub(super) fn extend(&self, item: Item, levels: u32) -> Item {
         let character = self.alphabet.character_bits();
         let (mut prefix, mut payload) = (item.prefix, item.payload);
@@ -72,7 +72,7 @@ impl Cut {
         Item { prefix, payload }
     }
 
-    /// Returns an item with no more than the sketches of `levels` levels.
+    /// Returns an item reduced to the sketches of `levels` levels.
     fn truncate(&self, item: Item, levels: u32) -> Item {
         let bits = levels * self.sketch_bits();
         let mask = if bits >= 128 { u128::MAX } else { (1 << bits) - 1 };
@@ -83,21 +83,21 @@ impl Cut {
     }
 }
 
-/// The tapes of a queue: with the ruler's schedule, tape j has series j; with β, tape i what
-/// the queue of level i has.
+/// The tapes of a queue: with the ruler schedule, tape j contains series j; with β, tape i
+/// contains the queue of level i.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Queue {
     pub(super) tapes: Vec<Tape>,
-    /// The most runs that were merged for each level so far.
+    /// The maximum number of runs merged for each level.
     pub(super) arity: Vec<u64>,
-    /// Bits that were written for each level so far.
+    /// The number of bits written for each level.
     pub(super) written_bits: Vec<u64>,
 }
 
-/// Where promoted characters go: the prefix of the level, its sketch.
+/// The receiver of promoted characters, called with the level's prefix and sketch.
 pub(super) type Sink<'f> = dyn FnMut(u64, u32) -> Result<()> + 'f;
 
-/// What a queue works with.
+/// The context of queue operations.
 #[derive(Clone, Copy)]
 pub(super) struct Ways<'s> {
     pub(super) space: &'s dyn Space,
@@ -116,7 +116,7 @@ impl Queue {
         }
     }
 
-    /// Puts the records of a new leaf in.
+    /// Adds the records of a new leaf.
     pub(super) fn add_leaf(&mut self, ways: Ways<'_>, records: &[WideFingerprint]) -> Result<()> {
         let cut = ways.cut;
         let mut add = |tape: usize, levels: std::ops::Range<u32>| -> Result<()> {
@@ -135,7 +135,7 @@ impl Queue {
             Ok(())
         };
         match ways.schedule {
-            // Series 1 goes to the root of level 1 at once.
+            // Series 1 goes directly to the root of level 1.
             Schedule::Ruler => born_of_leaf(cut.last)
                 .filter(|&j| j > 1)
                 .try_for_each(|j| add(j as usize, sketches(j, cut.last))),
@@ -143,8 +143,8 @@ impl Queue {
         }
     }
 
-    /// Hands over what level `level` needs of the full level below it, in order of prefix and
-    /// log.
+    /// Passes on the characters that level `level` needs about the full level below it, in order
+    /// of prefix and log.
     pub(super) fn promote(&mut self, ways: Ways<'_>, level: u32, sink: &mut Sink<'_>) -> Result<()> {
         match ways.schedule {
             Schedule::Ruler => self.promote_series(ways, level, sink),
@@ -152,7 +152,7 @@ impl Queue {
         }
     }
 
-    /// Merges the series of a level and passes on what it holds for later levels.
+    /// Merges the series of a level, and forwards the characters for later levels.
     fn promote_series(&mut self, ways: Ways<'_>, j: u32, sink: &mut Sink<'_>) -> Result<()> {
         let Ways {
             space, machine, cut, ..
@@ -191,8 +191,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Merges the runs of the nearest queue below, of which the full level covers the last. If
-    /// the full level is a queue level itself, it writes what later levels need.
+    /// Merges the runs of the nearest queue below, of which the last belong to the full level. If
+    /// the full level is itself a queue level, also writes the characters that later levels need.
     fn promote_every(&mut self, ways: Ways<'_>, level: u32, beta: u32, sink: &mut Sink<'_>) -> Result<()> {
         let Ways {
             space, machine, cut, ..
@@ -273,15 +273,15 @@ impl Born {
         }
     }
 
-    /// Adds an item of the group. A group that is too long for memory goes on in a new run: its
-    /// later records are later in the log (T5).
+    /// Adds an item of the group. A group that exceeds the memory limit continues in a new run;
+    /// its later records are also later in the log (T5).
     fn push(&mut self, item: Item, ways: Ways<'_>) -> Result<()> {
         if self.group.len() >= super::group::MOST {
             self.end_group(ways)?;
             let shape = self.cut.shape(sketches(self.series, self.cut.last));
             let ended = std::mem::replace(&mut self.run, RunWriter::new(&self.tape, shape, self.expected));
             ended.finish(&mut self.tape, ways.space, ways.machine)?;
-            // What ended is on the tape now: the new run begins after it.
+            // The completed run is now on the tape, so the new run starts after it.
             self.run = RunWriter::new(&self.tape, shape, self.expected);
         }
         let held = sketches(self.series, self.cut.last).len() as u32;
@@ -291,7 +291,7 @@ impl Born {
     }
 
     fn end_group(&mut self, ways: Ways<'_>) -> Result<()> {
-        // Longer prefixes break the order among items whose prefix was equal; the sort is
+        // Longer prefixes change the order of items whose prefixes were equal; the sort is
         // stable.
         self.group.sort_by_key(|item| item.prefix);
         for item in self.group.drain(..) {

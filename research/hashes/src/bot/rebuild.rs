@@ -1,4 +1,4 @@
-//! Rebuilding: the log is sorted to find what is still there, sorted again to mix it, and put
+//! Rebuilding: the log is sorted to drop obsolete records, sorted again to mix them, and inserted
 //! into a new table.
 
 use super::options::BotOptions;
@@ -8,25 +8,25 @@ use crate::boa::sorting::{Fold, Form, Merge};
 use crate::records::{Bytes as _, Entry, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
 
-/// Bytes of records that a cache-oblivious sort begins with: a constant.
+/// The size of the initial runs of a cache-oblivious sort in bytes, a constant.
 const FIRST_RUN: u64 = 1024;
 
 impl<S: Space> Bot<S> {
-    /// Returns whether half as many deletes as puts have come since the last rebuild (Conway
-    /// §2.2).
+    /// Returns whether the number of deletes since the last rebuild is at least half the number
+    /// of puts (Conway §2.2).
     pub(super) fn rebuild_is_due(&self) -> bool {
         let least = 64;
         self.state.deletes * 2 >= self.state.puts.max(least)
     }
 
-    /// Puts what is still there into a new table, without deletes and what newer records hide.
+    /// Moves the remaining records into a new table, without deletes, deleted records and
+    /// replaced records.
     ///
     /// # Errors
-    /// When the space fails: the table is as before.
+    /// When the space fails: the table is unchanged.
     pub fn rebuild(&mut self) -> Result<()> {
         let state = &self.state;
-        // Leaves may be filled less well than before: a table that is nearly full needs a level
-        // more.
+        // The leaves may be less full than before, so a nearly full table needs one more level.
         let capacity = u64::from(state.options.growth).saturating_pow(state.options.levels);
         if state.leaves().saturating_mul(3) / 2 + 2 > capacity
             && let Some(base) = state.base_bits
@@ -36,7 +36,7 @@ impl<S: Space> Bot<S> {
         self.rebuild_with(self.state.options)
     }
 
-    /// Rebuilds with twice as many levels, and fingerprints that are long enough for them.
+    /// Rebuilds with twice as many levels, and with sufficiently long fingerprints.
     pub(super) fn grow(&mut self, base_bits: u32) -> Result<()> {
         let old = self.state.options;
         let character = self.state.alphabet.character_bits();
@@ -81,7 +81,7 @@ impl State {
             machine: self.options.machine,
             width: self.family.width(),
         };
-        // The buffer is newest; then the log from its end.
+        // The buffer is newest, followed by the log from its end.
         let log = self
             .log
             .reader(space, self.options.machine, 0..self.log.bytes())?;
@@ -101,8 +101,8 @@ impl State {
         let mut mixer = Sorter::new(space, form);
         while let Some(mut entry) = sorted.merge.next()? {
             if fold.keeps(&entry, space)? {
-                // In order of fingerprint, leaves would hold neighbours and lists would be
-                // uneven.
+                // In fingerprint order, leaves would contain neighbouring fingerprints and lists
+                // would be uneven.
                 entry.fingerprint = mixed(entry.fingerprint, form.width);
                 mixer.push(entry)?;
             }
@@ -164,7 +164,7 @@ impl State {
     }
 }
 
-/// Passes over the zeros that fill a leaf's last block.
+/// Skips the zeros that fill a leaf's last block.
 fn skip_padding(reader: &mut super::tape::TapeReader<'_>, block: u64, width: u32) -> Result<()> {
     let least = crate::records::entry_bytes(width, 1);
     let left = reader.left();
@@ -175,7 +175,7 @@ fn skip_padding(reader: &mut super::tape::TapeReader<'_>, block: u64, width: u32
     let mut bytes = Vec::new();
     let in_block = left % block;
     rest.take(in_block, &mut bytes)?;
-    // A record's length is not zero: a body holds the length of its key.
+    // A record's length is never zero, since a body contains the length of its key.
     let is_padding = bytes.iter().take(least as usize).all(|byte| *byte == 0);
     if is_padding {
         bytes.clear();
@@ -184,7 +184,7 @@ fn skip_padding(reader: &mut super::tape::TapeReader<'_>, block: u64, width: u32
     Ok(())
 }
 
-/// Spreads fingerprints evenly, in an order of its own.
+/// Permutes fingerprints pseudo-randomly.
 fn mixed(fingerprint: WideFingerprint, width: u32) -> WideFingerprint {
     let mut word = (fingerprint.0 >> 64) as u64 ^ (fingerprint.0 as u64).rotate_left(32);
     for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9u64), (27, 0x94d0_49bb_1331_11eb)] {
@@ -194,7 +194,7 @@ fn mixed(fingerprint: WideFingerprint, width: u32) -> WideFingerprint {
     WideFingerprint(u128::from(word) << 64 >> (128 - width) << (128 - width))
 }
 
-/// Sorts records by fingerprint, the newest of equal ones first, in extents of the space.
+/// Sorts records by fingerprint, the newest first among equal ones, in extents of the space.
 struct Sorter<'s> {
     space: &'s dyn Space,
     form: Form,
@@ -204,7 +204,7 @@ struct Sorter<'s> {
     runs: Vec<Extent>,
 }
 
-/// Records that a sorter gives back.
+/// The sorted records of a sorter.
 struct Sorted<'s> {
     merge: Merge<'s>,
     runs: Vec<Extent>,

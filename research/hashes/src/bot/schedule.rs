@@ -1,5 +1,5 @@
-//! Which sketches are kept where until their level needs them: the ruler schedule of the
-//! character queue (Conway §2.5), as pure functions.
+//! The ruler schedule of the character queue (Conway §2.5), as pure functions: it determines
+//! which sketches each series stores until their level needs them.
 
 use std::ops::Range;
 
@@ -8,35 +8,34 @@ pub(super) fn ruler(level: u32) -> u32 {
     level.trailing_zeros()
 }
 
-/// Returns which levels' sketches the series of level `j` holds, where `last` is the last
-/// level: as many as the greatest power of two that divides `j`.
+/// Returns the levels whose sketches the series of level `j` contains, where `last` is the last
+/// level. Their number is the greatest power of two that divides `j`.
 ///
-/// Series j comes from one origin: the level j − 2^ρ(j), whose promotion writes it, or the
-/// leaf.
+/// Series j has a single origin: the promotion into level j − 2^ρ(j), or the leaf.
 pub(super) fn sketches(j: u32, last: u32) -> Range<u32> {
     j..(j + (1 << ruler(j))).min(last + 1).max(j)
 }
 
-/// Returns the series that a new leaf begins: 1, 2, 4, … (level 0 begins series 1 as well, of
-/// which the paper says nothing).
+/// Returns the series that a new leaf starts: 1, 2, 4, … (level 0 also starts series 1, which the
+/// paper does not mention).
 pub(super) fn born_of_leaf(last: u32) -> impl Iterator<Item = u32> {
     (0..32).map(|q| 1 << q).take_while(move |&j| j <= last)
 }
 
-/// Returns the series that the promotion into level `j` begins: j + 2^q for q below ρ(j).
+/// Returns the series that a promotion into level `j` starts: j + 2^q for q below ρ(j).
 pub(super) fn born_of(j: u32, last: u32) -> impl Iterator<Item = u32> {
     (0..ruler(j))
         .map(move |q| j + (1 << q))
         .filter(move |&series| series <= last)
 }
 
-/// Returns the levels whose records have their sketches for level `j` in series `j`.
+/// Returns the levels whose records store their sketches for level `j` in series `j`.
 pub(super) fn held_for(j: u32) -> Range<u32> {
     j - (1 << ruler(j))..j
 }
 
-/// Returns β for a device on which a write costs `omega` reads (Conway §2.7): the solution of
-/// β = ω (λ + log_λ N / β), at most `most`.
+/// Returns β for a device on which a write costs `omega` reads (Conway §2.7): the solution of β =
+/// ω (λ + log_λ N / β), at most `most`.
 pub(super) fn beta_for(omega: f64, growth: u32, levels: f64, most: u32) -> u32 {
     let half = omega * f64::from(growth) / 2.0;
     let beta = half + (half * half + omega * levels).sqrt();

@@ -1,11 +1,11 @@
-//! The search: down each tree along the entries that are alive, with the lists of parent and
-//! child kept aligned.
+//! Lookups: each tree is searched along the entries that are alive, and the lists of parent and
+//! child are kept aligned.
 //!
-//! A node gives all entries of the key's prefix. In a root, those are alive whose check
-//! character is the key's. Below, the entries that continue as the key does are the parent's
-//! entries for this node, in the same order (T3): one is alive if it was there and its own
-//! check character is the key's. The parent hands down the entries that are not alive as well,
-//! or the lists would not align.
+//! A node returns all entries of the key's prefix. In a root, an entry is alive if its check
+//! character matches the key's. Below, the entries that continue as the key does are the parent's
+//! entries for this node, in the same order (T3): an entry is alive if it was alive in the parent
+//! and its own check character matches the key's. The parent also passes down the entries that
+//! are not alive, since the lists would not align otherwise.
 
 use super::node::{Child, Node, named};
 use super::table::{Bot, BotFigures, State};
@@ -13,20 +13,21 @@ use crate::blocks::{Error, Extent, Result, Space};
 use crate::records::{Bytes as _, Wanted, decode};
 
 impl<S: Space> Bot<S> {
-    /// Returns the value of a key, or none if it was never put in or deleted since.
+    /// Returns the value of a key; `None` if it was never inserted, or deleted since.
     ///
     /// The search ends at the newest record of the key.
     ///
     /// # Errors
-    /// When the space cannot be read, or holds what it should not.
+    /// When a read fails, or the bytes are damaged.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.search(key, false)?.into_iter().next().flatten())
     }
 
-    /// Returns all records of a key that are still there, the newest first; none is a delete.
+    /// Returns all records of a key that still exist, the newest first; `None` represents a
+    /// delete.
     ///
     /// # Errors
-    /// As [`Bot::get`].
+    /// The errors of [`Bot::get`].
     pub fn history(&self, key: &[u8]) -> Result<Vec<Option<Vec<u8>>>> {
         self.search(key, true)
     }
@@ -51,8 +52,8 @@ impl<S: Space> Bot<S> {
 }
 
 impl State {
-    /// Searches a node and what is below it. `parent` says which of the entries that the parent
-    /// has for this node are alive.
+    /// Searches a node and its subtree. `parent` has a flag for each of the parent's entries for
+    /// this node: whether it is alive.
     fn search_node(
         &self,
         space: &dyn Space,
@@ -87,7 +88,7 @@ impl State {
                 "another number",
             ));
         };
-        // Children from the newest, each with all flags of its entries.
+        // Children from the newest to the oldest, each with the flags of its entries.
         let child_of = |entry: u32| entry >> (2 * character);
         for index in (0..node.children.len() as u32).rev() {
             let of_child = || {
@@ -114,7 +115,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns which of a node's entries are alive, or none if they are not those of its
+    /// Returns which of a node's entries are alive; `None` if they do not match those of its
     /// parent.
     fn alive(
         &self,

@@ -7,14 +7,14 @@ use alluvium_filters::golomb::{BitReader, BitWriter, Delta, Rice};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A prefix and the sketches that go with it.
+/// A prefix and its sketches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) prefix: u64,
     pub(super) payload: u128,
 }
 
-/// How the runs of a series are coded.
+/// The encoding parameters of a series' runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) prefix_bits: u32,
@@ -32,7 +32,7 @@ pub(super) struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins a run of about `expected` items.
+    /// Starts a run of about `expected` items.
     pub(super) fn new(tape: &Tape, shape: Shape, expected: u64) -> RunWriter {
         let rice = Rice::new(expected, shape.prefix_bits);
         let (bits, delta) = (BitWriter::new(), Delta::new(rice, 0));
@@ -46,7 +46,7 @@ impl RunWriter {
         }
     }
 
-    /// Appends an item, whose prefix is at least that of the one before.
+    /// Appends an item, whose prefix must not be less than the previous one.
     pub(super) fn push(
         &mut self,
         tape: &mut Tape,
@@ -63,7 +63,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Ends the run.
+    /// Completes the run.
     pub(super) fn finish(self, tape: &mut Tape, space: &dyn Space, machine: Machine) -> Result<()> {
         if self.count == 0 {
             return Ok(());
@@ -83,14 +83,14 @@ impl RunWriter {
     }
 }
 
-/// Where a run is on its tape.
+/// The location of a run on its tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) start: u64,
     pub(super) trailer: Trailer,
 }
 
-/// Finds runs from the end of a tape: each is followed by what is known of it.
+/// Finds runs backwards from the end of a tape, using the trailer of each run.
 pub(super) struct Walk<'s> {
     tape: &'s Tape,
     space: &'s dyn Space,
@@ -110,7 +110,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Returns the next `most` runs, those at the end of the tape first.
+    /// Returns the next `most` runs, the last on the tape first.
     pub(super) fn next(&mut self, most: u64, shape: Shape) -> Result<Vec<Place>> {
         let mut places = Vec::new();
         while self.left > 0 && (places.len() as u64) < most {
@@ -168,8 +168,8 @@ impl<'s> RunReader<'s> {
     }
 }
 
-/// Merges runs through a heap: the merge of a machine with blocks. Of equal prefixes, the item
-/// of the earlier run comes first.
+/// Merges runs with a heap, for a machine with blocks. Among equal prefixes, the item of the
+/// earlier run comes first.
 pub(super) struct HeapMerge<'s> {
     runs: Vec<RunReader<'s>>,
     heads: Vec<Item>,
@@ -207,14 +207,14 @@ impl<'s> HeapMerge<'s> {
     }
 }
 
-/// A merge of whichever kind the machine allows.
+/// The merge that is appropriate for the machine.
 pub(super) enum Stream<'s> {
     Heap(HeapMerge<'s>),
     Funnel(Box<super::funnel::Funnel<'s>>),
 }
 
 impl<'s> Stream<'s> {
-    /// Merges the runs at places of a tape, the oldest first.
+    /// Merges the runs at the given locations of a tape, the oldest first.
     pub(super) fn new(
         tape: &'s Tape,
         space: &'s dyn Space,
@@ -239,7 +239,7 @@ impl<'s> Stream<'s> {
         }
     }
 
-    /// Gives back what the merge needed.
+    /// Releases the resources of the merge.
     pub(super) fn end(self, space: &dyn Space) {
         if let Stream::Funnel(funnel) = self {
             funnel.end(space);
@@ -250,8 +250,8 @@ impl<'s> Stream<'s> {
 /// Returns how many of `runs` runs with `entries` items are merged at once: all of them in the
 /// last pass.
 ///
-/// With blocks, as many as memory has. Without, partial funnelsort (Conway §2.6): all if there
-/// are K³ items for K runs, or groups of the cube root.
+/// With blocks, the memory limits the number. Without blocks, the merge is a partial funnelsort
+/// (Conway §2.6): all runs if K runs have at least K³ items, otherwise groups of the cube root.
 pub(super) fn group_of(machine: Machine, runs: u64, entries: u64) -> u64 {
     match machine.fan_in() {
         Some(fan_in) => fan_in as u64,
@@ -268,7 +268,7 @@ pub(super) fn reduce(
     machine: Machine,
     shape: Shape,
 ) -> Result<(Tape, Vec<Place>)> {
-    // Runs are found from the end, so that each pass turns their order around.
+    // Runs are found from the end, so each pass reverses their order.
     let mut newest_first = true;
     loop {
         let group = group_of(machine, tape.runs, tape.entries);

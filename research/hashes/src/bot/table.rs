@@ -1,4 +1,4 @@
-//! A bundle of trees: the buffer, the log, and the cascade that makes trees grow.
+//! A bundle of trees: the buffer, the log, and the cascade that grows trees.
 
 use super::format::ROOT_KIND;
 use super::node::{Grow, Node};
@@ -10,17 +10,17 @@ use crate::records::{Entry, entry_bytes};
 use alluvium_filters::fingerprint::{Alphabet, Family, WideFingerprint};
 use std::cell::RefCell;
 
-/// All that a table is.
+/// The complete state of a table.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) options: BotOptions,
     pub(super) family: Family,
     pub(super) alphabet: Alphabet,
-    /// log2 of the records of a leaf, once there was one.
+    /// log2 of the records per leaf, once a leaf exists.
     pub(super) base_bits: Option<u32>,
     pub(super) log: Tape,
     pub(super) queue: Queue,
-    /// The root of each level, of which the first is level 1.
+    /// The root of each level; the first is that of level 1.
     pub(super) roots: Vec<Option<Root>>,
     pub(super) buffer: Vec<Entry>,
     pub(super) buffer_bytes: u64,
@@ -32,41 +32,41 @@ pub(super) struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Root {
     pub(super) extent: Extent,
-    /// How many children it has: fewer than λ (T2).
+    /// The number of children, less than λ (T2).
     pub(super) degree: u32,
 }
 
-/// What a bundle of trees has done.
+/// The counters of a bundle of trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BotFigures {
-    /// Rebuilds.
+    /// The number of rebuilds.
     pub rebuilds: u64,
-    /// Bytes that were appended to the log since the last rebuild.
+    /// Bytes appended to the log since the last rebuild.
     pub log_bytes: u64,
-    /// How often each level became full, level 1 first.
+    /// The number of times that each level became full, level 1 first.
     pub promotions: Vec<u64>,
-    /// The most runs that were merged for each level, of which the first is level 0.
+    /// The maximum number of runs merged for each level, level 0 first.
     pub arity: Vec<u64>,
-    /// Bits that were written to the queue for each level.
+    /// Bits written to the queue for each level.
     pub queue_bits: Vec<u64>,
-    /// Nodes that lookups read.
+    /// Nodes read by lookups.
     pub nodes_read: u64,
-    /// Entries that lookups met in roots with the key's prefix.
+    /// Root entries with the key's prefix that lookups encountered.
     pub root_entries: u64,
-    /// Those of them that are not the key's and whose check character was the key's.
+    /// Among these, entries of other keys whose check character matched.
     pub root_passes: u64,
-    /// Entries that came alive to a node below a root.
+    /// Entries that were alive when a lookup reached a node below a root.
     pub inner_entries: u64,
-    /// Those of them whose check character was the key's.
+    /// Among these, entries whose check character matched the key's.
     pub inner_passes: u64,
-    /// Leaves that lookups searched.
+    /// Leaves searched by lookups.
     pub leaves_searched: u64,
 }
 
-/// A hash table in external memory that is a bundle of trees.
+/// A hash table in external memory: a bundle of trees.
 ///
-/// Operations that fail change nothing. What is not committed is lost in a crash: a log above
-/// the table has it.
+/// Failed operations change nothing. Uncommitted changes are lost in a crash: a log above the
+/// table must preserve them.
 ///
 /// ```
 /// use research_hashes::blocks::MemorySpace;
@@ -108,7 +108,8 @@ impl State {
         })
     }
 
-    /// Returns whether fingerprints hold the prefixes and check characters of `levels` levels.
+    /// Returns whether fingerprints are long enough for the prefixes and check characters of
+    /// `levels` levels.
     pub(super) fn fits(&self, base_bits: u32, levels: u32) -> bool {
         let prefix = base_bits + (levels + 1) * self.alphabet.character_bits();
         self.alphabet.fits(prefix, levels) && prefix <= 60
@@ -139,7 +140,7 @@ impl State {
             .all(|root| root.is_some_and(|root| root.degree + 1 == self.options.growth))
     }
 
-    /// Returns how many leaves there are.
+    /// Returns the number of leaves.
     pub(super) fn leaves(&self) -> u64 {
         let growth = u64::from(self.options.growth);
         let degrees = self
@@ -151,7 +152,7 @@ impl State {
         })
     }
 
-    /// Returns the state with the buffer as a new leaf.
+    /// Returns the state in which the buffer has become a new leaf.
     pub(super) fn with_leaf(&self, space: &dyn Space, figures: &mut BotFigures) -> Result<State> {
         let mut next = self.clone();
         let buffer = std::mem::take(&mut next.buffer);
@@ -191,7 +192,7 @@ impl State {
         Ok(next)
     }
 
-    /// Puts a root of level 1 in place and makes each full root a child of the next level's.
+    /// Installs a root of level 1, and makes each full root a child of the next level's root.
     fn cascade(&mut self, space: &dyn Space, root: Node, figures: &mut BotFigures) -> Result<()> {
         let ways = self.ways(space);
         let (mut level, mut root) = (1, root);
@@ -232,7 +233,7 @@ impl<S: Space> Bot<S> {
     /// Creates an empty table in a space.
     ///
     /// # Errors
-    /// `Error::Shape` when no table has the options.
+    /// `Error::Shape` when the options are invalid.
     pub fn create(space: S, options: BotOptions) -> Result<Bot<S>> {
         let state = State::new(options.checked()?)?;
         Ok(Bot {
@@ -243,10 +244,10 @@ impl<S: Space> Bot<S> {
         })
     }
 
-    /// Opens the table of the last commit.
+    /// Opens a table at its last commit.
     ///
     /// # Errors
-    /// When it cannot be read, or is none.
+    /// When it cannot be read, or is not a table.
     pub fn open(space: S) -> Result<Bot<S>> {
         let (extent, bytes) = read_state(&space, ROOT_KIND)?;
         let state = State::decode(&bytes).map_err(|error| error.within(extent.at))?;
@@ -258,10 +259,10 @@ impl<S: Space> Bot<S> {
         })
     }
 
-    /// Makes the table durable as it is now, its buffer included.
+    /// Makes the current state of the table durable, including its buffer.
     ///
     /// # Errors
-    /// When the space cannot: the last commit stands.
+    /// When the space fails: the last commit remains valid.
     pub fn commit(&mut self) -> Result<()> {
         self.state.log.seal(&self.space)?;
         for tape in &mut self.state.queue.tapes {
@@ -271,18 +272,18 @@ impl<S: Space> Bot<S> {
         commit_state(&self.space, ROOT_KIND, &state, &mut self.committed)
     }
 
-    /// Puts a key in, or replaces its value.
+    /// Inserts a key, or replaces its value.
     ///
     /// # Errors
-    /// When the space fails: the table is as before.
+    /// When the space fails: the table is unchanged.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.put(key, Some(value))
     }
 
-    /// Deletes a key, whether or not it is there.
+    /// Deletes a key, whether or not it exists.
     ///
     /// # Errors
-    /// As [`Bot::insert`].
+    /// The errors of [`Bot::insert`].
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.put(key, None)
     }
@@ -294,11 +295,11 @@ impl<S: Space> Bot<S> {
         let body = (key.len() + value.map_or(0, <[u8]>::len) + 5) as u64;
         let bytes = entry_bytes(self.state.family.width(), body);
         let full = self.state.options.leaf_bytes();
-        // More than once after a rebuild for more levels, which fills the buffer again.
+        // Several flushes are needed after a rebuild with more levels, which refills the buffer.
         while self.state.buffer_bytes + bytes > full && !self.state.buffer.is_empty() {
             self.flush()?;
         }
-        // The fingerprint comes last: a rebuild may have made the function longer.
+        // The fingerprint is computed last, since a rebuild may have lengthened fingerprints.
         let entry = Entry::new(self.state.family.of(key), key, value)?;
         self.state.buffer_bytes += entry.bytes(self.state.family.width());
         self.state.buffer.push(entry);
@@ -309,7 +310,8 @@ impl<S: Space> Bot<S> {
         Ok(())
     }
 
-    /// Makes the buffer a leaf; a table that has no level for it is rebuilt with more first.
+    /// Makes the buffer a leaf. If no level is left for it, first rebuilds the table with more
+    /// levels.
     fn flush(&mut self) -> Result<()> {
         let base = self.state.base_bits.unwrap_or_else(|| {
             (self.state.buffer.len().max(1) as u64)
@@ -329,13 +331,13 @@ impl<S: Space> Bot<S> {
         Ok(())
     }
 
-    /// Returns the options, with the levels and fingerprints that the table has now.
+    /// Returns the options, with the table's current levels and fingerprint length.
     #[must_use]
     pub fn options(&self) -> BotOptions {
         self.state.options
     }
 
-    /// Returns what the table has done.
+    /// Returns the counters of the table.
     #[must_use]
     pub fn figures(&self) -> BotFigures {
         let figures = self.figures.borrow().clone();
@@ -347,13 +349,13 @@ impl<S: Space> Bot<S> {
         }
     }
 
-    /// Returns the bytes of the log.
+    /// Returns the size of the log in bytes.
     #[must_use]
     pub fn log_bytes(&self) -> u64 {
         self.state.log.bytes()
     }
 
-    /// Returns the bytes of the queue, and how many of them are in memory.
+    /// Returns the size of the queue in bytes, and the part of it that is in memory.
     #[must_use]
     pub fn queue_bytes(&self) -> (u64, u64) {
         let tapes = &self.state.queue.tapes;
@@ -376,7 +378,7 @@ impl<S: Space> Bot<S> {
         &self.space
     }
 
-    /// Gives the space back.
+    /// Consumes the table and returns the space.
     #[must_use]
     pub fn into_space(self) -> S {
         self.space
@@ -384,7 +386,7 @@ impl<S: Space> Bot<S> {
 }
 
 impl State {
-    /// Refuses a shape that no fingerprint is long enough for.
+    /// Rejects a shape for which no fingerprint is long enough.
     pub(super) fn too_deep(base_bits: u32, levels: u32) -> Error {
         let what = format!("{levels} levels over leaves of 2^{base_bits} records");
         Error::shape(what, "a larger λ, or fewer records")

@@ -1,33 +1,33 @@
-//! Tapes: bytes that are appended and, one day, all read and given back.
+//! Tapes: byte sequences that are appended to, later read completely, and then released.
 
 use crate::blocks::{Error, Extent, Machine, Result, Space};
 use crate::records::Bytes;
 use alluvium_filters::golomb::Source;
 
-/// A piece of a tape.
+/// A contiguous chunk of a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// Where on the tape it begins.
+    /// The chunk's offset on the tape.
     pub(super) start: u64,
     pub(super) extent: Extent,
-    /// Bytes that are written.
+    /// The number of bytes written.
     pub(super) used: u64,
     /// Whether nothing more may be written, because a commit reaches it.
     pub(super) sealed: bool,
 }
 
-/// A sequence of bytes. Below a machine with blocks, what does not fill one stays in memory.
+/// A sequence of bytes. On a machine with blocks, the last partial block stays in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tape {
     pub(super) chunks: Vec<Chunk>,
     pub(super) tail: Vec<u8>,
-    /// Runs on the tape, if it has runs.
+    /// The number of runs on the tape, if it consists of runs.
     pub(super) runs: u64,
-    /// Entries of those.
+    /// The number of entries in those runs.
     pub(super) entries: u64,
 }
 
-/// Bytes of a tape's first chunk.
+/// The size of a tape's first chunk in bytes.
 const FIRST: u64 = 1024;
 
 impl Tape {
@@ -35,7 +35,7 @@ impl Tape {
         self.chunks.last().map_or(0, |chunk| chunk.start + chunk.used)
     }
 
-    /// Returns how many bytes the tape has.
+    /// Returns the length of the tape in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.stored() + self.tail.len() as u64
     }
@@ -83,7 +83,7 @@ impl Tape {
         Ok(())
     }
 
-    /// Fills the block that is begun with zeros.
+    /// Fills the current block with zeros.
     pub(super) fn pad(&mut self, space: &dyn Space, machine: Machine) -> Result<()> {
         if let Machine::Blocks { block_bytes, .. } = machine
             && !self.tail.is_empty()
@@ -94,8 +94,8 @@ impl Tape {
         Ok(())
     }
 
-    /// Lets nothing more be written to what is there, and gives back what is not written: a
-    /// commit comes (B1).
+    /// Seals the existing chunks against further writes, and releases their unwritten parts,
+    /// before a commit (B1).
     pub(super) fn seal(&mut self, space: &dyn Space) -> Result<()> {
         if let Some(chunk) = self.chunks.last_mut().filter(|chunk| !chunk.sealed) {
             if chunk.used == 0 {
@@ -109,7 +109,7 @@ impl Tape {
         Ok(())
     }
 
-    /// Gives everything back.
+    /// Releases all chunks.
     pub(super) fn clear(&mut self, space: &dyn Space) {
         self.extents().for_each(|extent| space.release(extent));
         *self = Tape::default();
@@ -149,7 +149,7 @@ impl Tape {
     }
 }
 
-/// Reads a part of a tape in order.
+/// Reads a part of a tape sequentially.
 #[derive(Clone)]
 pub(super) struct TapeReader<'s> {
     tape: &'s Tape,

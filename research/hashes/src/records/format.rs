@@ -1,4 +1,4 @@
-//! The bytes of a record, version 1. All integers little-endian, lengths LEB128.
+//! The encoding of a record, version 1. All integers are little-endian; lengths are LEB128.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -17,7 +17,7 @@ use alluvium_base::bytes::{Reader, Writer};
 use alluvium_filters::fingerprint::WideFingerprint;
 use alluvium_filters::golomb::Source as _;
 
-/// Where records are decoded from.
+/// A source from which records are decoded.
 pub(crate) trait Bytes {
     fn take(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<()>;
     fn byte(&mut self) -> Result<Option<u8>>;
@@ -43,7 +43,7 @@ impl Bytes for Stream<'_> {
     }
 }
 
-/// Bytes in memory, which were read from a place.
+/// Bytes in memory, with the offset from which they were read.
 pub(crate) struct Slice<'b> {
     pub(crate) bytes: &'b [u8],
     pub(crate) place: u64,
@@ -104,7 +104,7 @@ fn width_bytes(width: u32) -> u64 {
     if width > 64 { 16 } else { 8 }
 }
 
-/// Returns the most bytes of a record whose body has `body` bytes.
+/// Returns the maximum size of a record whose body has `body` bytes.
 pub(crate) fn entry_bytes(width: u32, body: u64) -> u64 {
     2 + width_bytes(width) + varint_bytes(body) + body
 }
@@ -122,7 +122,7 @@ pub(super) fn join(key: &[u8], value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Cuts a body into key and value.
+/// Splits a body into key and value.
 pub(super) fn split(body: &[u8]) -> Result<(&[u8], &[u8])> {
     let mut reader = Reader::new(body);
     let key = reader.varint()?;
@@ -132,7 +132,7 @@ pub(super) fn split(body: &[u8]) -> Result<(&[u8], &[u8])> {
 }
 
 impl Entry {
-    /// Returns how many bytes the record has.
+    /// Returns the encoded size of the record in bytes.
     pub(crate) fn bytes(&self, width: u32) -> u64 {
         let body = match &self.body {
             Body::Here(bytes) => bytes.len() as u64,
@@ -141,7 +141,7 @@ impl Entry {
         entry_bytes(width, body)
     }
 
-    /// Appends the record.
+    /// Appends the encoded record.
     pub(crate) fn encode(&self, width: u32, out: &mut Vec<u8>) {
         let outside = matches!(self.body, Body::Outside(_));
         let mut writer = Writer::new(out);
@@ -160,7 +160,7 @@ impl Entry {
     }
 }
 
-/// Reads the next record, whose fingerprint has `width` bits.
+/// Decodes the next record, whose fingerprint has `width` bits.
 pub(crate) fn decode(source: &mut impl Bytes, width: u32) -> Result<Entry> {
     let at = source.place();
     let mut head = Vec::with_capacity(18);

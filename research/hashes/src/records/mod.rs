@@ -1,6 +1,6 @@
-//! Records of a hash table: a fingerprint, a key, and a value or the note that it was deleted.
+//! Records of a hash table: a fingerprint, a key, and a value or a delete marker.
 //!
-//! *Knows*: how a record is compared and coded, with a long one outside its run.
+//! *Knows*: how a record is compared and encoded, and that a long body is stored outside its run.
 //!
 //! *Does not know*: runs, logs, levels.
 //!
@@ -15,12 +15,12 @@ pub(crate) use wanted::Wanted;
 use crate::blocks::{Error, Extent, Result, Space};
 use alluvium_filters::fingerprint::WideFingerprint;
 
-/// A record as runs and logs hold it.
+/// A record as stored in runs and logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) fingerprint: WideFingerprint,
     pub(crate) tombstone: bool,
-    /// The run before that holds the prefix; the run's own index for none.
+    /// The previous run that contains the prefix; the run's own index if there is none.
     pub(crate) previous: u8,
     pub(crate) body: Body,
 }
@@ -28,20 +28,20 @@ pub(crate) struct Entry {
 /// The key and value of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// The key's length, the key, the value.
+    /// Stored inline: the key's length, the key, the value.
     Here(Vec<u8>),
-    /// An extent that holds the same.
+    /// Stored in a separate extent with the same contents.
     Outside(Extent),
 }
 
-/// The longest key or value.
+/// The maximum length of a key or a value.
 pub(crate) const MAX_BYTES: usize = 1 << 30;
 
 impl Entry {
     /// Creates a record.
     ///
     /// # Errors
-    /// When the key or the value is longer than a record holds.
+    /// When the key or the value is longer than a record supports.
     pub(crate) fn new(fingerprint: WideFingerprint, key: &[u8], value: Option<&[u8]>) -> Result<Entry> {
         let longest = key.len().max(value.map_or(0, <[u8]>::len));
         if longest > MAX_BYTES {
@@ -59,7 +59,7 @@ impl Entry {
         })
     }
 
-    /// Returns the bytes of key and value, from wherever they are.
+    /// Returns the bytes of key and value, from either location.
     pub(crate) fn load<'e>(&'e self, space: &dyn Space, buffer: &'e mut Vec<u8>) -> Result<&'e [u8]> {
         match &self.body {
             Body::Here(bytes) => Ok(bytes),
@@ -79,21 +79,21 @@ impl Entry {
         }
     }
 
-    /// Returns the value, or none for a delete, if the record is of `key`.
+    /// If the record belongs to `key`, returns its value, or `None` for a delete.
     pub(crate) fn value_of(&self, key: &[u8], space: &dyn Space) -> Result<Option<Option<Vec<u8>>>> {
         let mut buffer = Vec::new();
         let (found, value) = format::split(self.load(space, &mut buffer)?)?;
         Ok((found == key).then(|| (!self.tombstone).then(|| value.to_vec())))
     }
 
-    /// Returns the key and the value; none for a delete.
+    /// Returns the key and the value; the value is `None` for a delete.
     pub(crate) fn take_apart(&self, space: &dyn Space) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
         let mut buffer = Vec::new();
         let (key, value) = format::split(self.load(space, &mut buffer)?)?;
         Ok((key.to_vec(), (!self.tombstone).then(|| value.to_vec())))
     }
 
-    /// Moves a body of over `most` bytes to an extent of its own.
+    /// Moves a body of more than `most` bytes to a separate extent.
     pub(crate) fn outsource(&mut self, most: usize, space: &dyn Space) -> Result<()> {
         if let Body::Here(bytes) = &self.body
             && bytes.len() > most

@@ -1,4 +1,4 @@
-//! What a lookup is after, and what it has found.
+//! The state of a lookup: the wanted key and the values found.
 
 use super::Entry;
 use crate::blocks::{Result, Space};
@@ -8,9 +8,9 @@ use alluvium_filters::fingerprint::WideFingerprint;
 pub(crate) struct Wanted<'k> {
     pub(crate) key: &'k [u8],
     pub(crate) fingerprint: WideFingerprint,
-    /// Whether all records of the key are wanted, or the newest.
+    /// Whether all records of the key are wanted, or only the newest.
     all: bool,
-    /// The values found; none of a record that deletes.
+    /// The values found; `None` for a record that deletes the key.
     pub(crate) found: Vec<Option<Vec<u8>>>,
 }
 
@@ -31,7 +31,7 @@ impl<'k> Wanted<'k> {
     /// Searches records in memory, of which the last is the newest.
     ///
     /// # Errors
-    /// When a record outside cannot be read.
+    /// When a record stored outside its run cannot be read.
     pub(crate) fn search_buffer(&mut self, buffer: &[Entry], space: &dyn Space) -> Result<()> {
         for entry in buffer.iter().rev() {
             if self.is_done() {

@@ -1,17 +1,17 @@
-//! From a frozen log to a hash store: no key is hashed again.
+//! Converts a frozen log to a hash store without hashing any key again.
 
 use super::log::{Kind, LogIndex, Record};
 use super::slots::{Layout, Slot, State};
 use super::{Error, Result};
 use research_filters::cuckoo::Slot as Place;
 
-/// Makes the slots of a hash store, in order, of a frozen log's index, and returns the bytes of
-/// its filter. `read` returns the record at a unit; `write` takes the bytes of the next slots.
-/// A slot has the number of its entry in the index (S3), so 7 of 100 are empty; deletions are
-/// kept.
+/// Writes the slots of a hash store, in order, from a frozen log's index, and returns the bytes
+/// of its filter. `read` returns the record at a unit; `write` receives the bytes of the next
+/// slots. A slot has the number of its entry in the index (S3), so 7 % of the slots are empty;
+/// deletions are kept.
 ///
 /// # Errors
-/// [`Error::TooLong`] when a record does not fit a slot, and what `read` and `write` return.
+/// [`Error::TooLong`] when a record does not fit in a slot; the errors of `read` and `write`.
 pub fn convert<'r, E: From<Error>>(
     index: &LogIndex,
     layout: &Layout,

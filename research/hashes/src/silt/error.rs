@@ -1,26 +1,26 @@
-//! What can go wrong with SILT's layouts.
+//! The errors of SILT's layouts.
 
 use alluvium_filters::Error as FilterError;
 use thiserror::Error;
 
-/// The result of whatever can meet bad bytes or bad arguments.
+/// The result of operations that may meet invalid bytes or arguments.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why bytes could not be made or read.
+/// Why bytes could not be encoded or decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The bytes are not what they should be.
+    /// The bytes are damaged.
     #[error("{structure} at byte {at}: {what} should be {expected}, found {found}; restore it from a copy")]
     Corrupt {
-        /// Which structure.
+        /// The name of the structure.
         structure: &'static str,
-        /// Where it begins in its file.
+        /// The offset of the structure in its file.
         at: u64,
-        /// The field.
+        /// The damaged field.
         what: &'static str,
-        /// What it should be.
+        /// The expected value.
         expected: String,
-        /// What it is.
+        /// The actual value.
         found: String,
     },
     /// An entry is too long.
@@ -28,16 +28,16 @@ pub enum Error {
         "an entry with {key_bytes} + {value_bytes} bytes does not fit {what} of {most} bytes: choose longer ones"
     )]
     TooLong {
-        /// The bytes of its key.
+        /// The length of its key in bytes.
         key_bytes: usize,
-        /// The bytes of its value.
+        /// The length of its value in bytes.
         value_bytes: usize,
-        /// What it does not fit.
+        /// The structure that is too small for the entry.
         what: &'static str,
-        /// How long that is.
+        /// The size limit of the structure in bytes.
         most: u64,
     },
-    /// An index refused.
+    /// An index returned an error.
     #[error(transparent)]
     Index(#[from] FilterError),
 }

@@ -1,9 +1,9 @@
-//! The hashed form of a key, in whose order a sorted store lies.
+//! The hashed form of a key, which determines the order of a sorted store.
 
 use alluvium_filters::{hash, trie::key_of};
 
-/// Two hashes of a key, 128 bits: keys that differ have equal ones about never, as long as
-/// clients do not know the seed.
+/// Two hashes of a key, 128 bits in total. Collisions of different keys are negligible, as long
+/// as clients do not know the seed.
 ///
 /// ```
 /// use research_hashes::silt::HashedKey;
@@ -18,7 +18,7 @@ pub struct HashedKey {
 }
 
 impl HashedKey {
-    /// The bytes of a hashed key.
+    /// The length of a hashed key in bytes.
     pub const BYTES: u32 = 16;
 
     /// Hashes a key under a store's seed.
@@ -30,7 +30,7 @@ impl HashedKey {
         }
     }
 
-    /// Returns the bytes, which sort as hashed keys do: what tries are built of.
+    /// Returns the bytes, which sort in the order of hashed keys. Tries are built from them.
     #[must_use]
     pub fn bytes(self) -> [u8; Self::BYTES as usize] {
         let mut bytes = [0; Self::BYTES as usize];
@@ -39,8 +39,8 @@ impl HashedKey {
         bytes
     }
 
-    /// Returns the half that cuckoo tables use: the other one decides where a sorted store has
-    /// it.
+    /// Returns the half that cuckoo tables use. The other half determines the position in a
+    /// sorted store.
     #[must_use]
     pub fn tag_hash(self) -> u64 {
         self.second

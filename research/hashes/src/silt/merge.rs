@@ -1,11 +1,11 @@
-//! From hash stores and a sorted store to the next sorted store.
+//! Merges hash stores and a sorted store into the next sorted store.
 
 use super::slots::{Layout, Slot, State};
 use super::{HashedKey, Result};
 use alluvium_filters::trie::{self, Builder, Change, Codes, Shape};
 use std::cmp::Ordering;
 
-/// An item with its hashed key, in whose order it is.
+/// An item with its hashed key, by which items are ordered.
 #[derive(Clone, Debug)]
 pub struct Keyed<T> {
     /// The hashed key.
@@ -37,17 +37,17 @@ impl<T> Ord for Keyed<T> {
 /// An entry of a hash store.
 #[derive(Clone, Debug)]
 pub struct Young<T> {
-    /// Its key and item.
+    /// The key and the item.
     pub entry: Keyed<T>,
-    /// Whether it has a value or says that its key is deleted.
+    /// Whether the entry has a value or marks its key as deleted.
     pub state: State,
-    /// Which hash store it is of: younger ones have greater numbers.
+    /// The number of its hash store; younger stores have greater numbers.
     pub store: u64,
 }
 
-/// Merges the entries of hash stores, sorted by key, with those of the sorted store. Of equal
-/// keys that of the youngest store counts (S1); deleted keys go, and so do their deletions, as
-/// no older store is left for them to hide (S4).
+/// Merges the entries of hash stores, sorted by key, with those of the sorted store. Among equal
+/// keys the entry of the youngest store wins (S1). Deleted keys are dropped together with their
+/// tombstones, since no older store remains (S4).
 pub fn merge<T>(
     sorted: impl Iterator<Item = Keyed<T>>,
     young: impl Iterator<Item = Young<T>>,
@@ -69,7 +69,7 @@ pub fn merge<T>(
     trie::merge(sorted, youngest).map(|(_, entry)| entry)
 }
 
-/// Makes the slots of a sorted store and its index in one pass over sorted entries.
+/// Builds the slots of a sorted store and its index in one pass over sorted entries.
 #[derive(Debug)]
 pub struct SortedBuilder<'c> {
     layout: Layout,
@@ -77,10 +77,10 @@ pub struct SortedBuilder<'c> {
 }
 
 impl<'c> SortedBuilder<'c> {
-    /// Begins a store of about `keys` keys.
+    /// Starts a store of about `keys` keys.
     ///
     /// # Errors
-    /// [`super::Error::Index`] when the codes cannot be those of an index.
+    /// [`super::Error::Index`] when the codes are invalid for an index.
     pub fn new(codes: &'c Codes, layout: Layout, keys: u64) -> Result<SortedBuilder<'c>> {
         let shape = Shape {
             hmax: codes.hmax(),
@@ -96,7 +96,7 @@ impl<'c> SortedBuilder<'c> {
     ///
     /// # Errors
     /// [`super::Error::TooLong`] when it does not fit, [`super::Error::Index`] when the hashed
-    /// key is not greater than the one before.
+    /// key is not greater than the previous one.
     pub fn push(&mut self, hashed: HashedKey, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
         self.index.push(&hashed.bytes())?;
         let slot = Slot {

@@ -1,11 +1,12 @@
 //! SILT's stores as layouts and indexes: the log store, the hash store and the sorted store,
 //! without their files.
 //!
-//! *Knows*: how a key is hashed; the bytes of log records and of slots; which record or slot
-//! holds a key; how a log becomes a hash store, and hash stores become part of a sorted store.
+//! *Knows*: how a key is hashed; the bytes of log records and of slots; the mapping from keys to
+//! records and slots; how a log is converted to a hash store, and hash stores are merged into a
+//! sorted store.
 //!
 //! *Does not know*: files, threads, clocks; when to freeze, to convert or to merge. The owner
-//! reads and writes what it is told to.
+//! performs all reads and writes.
 //!
 //! *Read in this order*: `key`, `log`, `slots`, `convert`, `merge`.
 //!
@@ -21,10 +22,11 @@
 //!
 //! # Invariants
 //!
-//! - **S1** A younger store hides an older one: a key's entry or deletion in it is the answer.
-//! - **S2** The log index has one entry for a key, that of its newest record.
-//! - **S3** A slot of a hash store has the number of the table's slot it was made of.
-//! - **S4** A sorted store has every key once, in the order of hashed keys, and no deletion.
+//! - **S1** A younger store shadows older ones: its entry or deletion for a key is the result.
+//! - **S2** The log index has one entry per key, for its newest record.
+//! - **S3** A slot of a hash store has the same number as the table slot it was made from.
+//! - **S4** A sorted store contains every key once, in the order of hashed keys, and no
+//!   deletions.
 
 mod convert;
 mod error;

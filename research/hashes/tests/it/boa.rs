@@ -1,4 +1,4 @@
-//! What the theory says of tables of levels.
+//! Compares tables of levels with their theoretical bounds.
 
 use crate::support::{KINDS, boa, key};
 use research_hashes::blocks::Machine;

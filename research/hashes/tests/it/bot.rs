@@ -1,4 +1,4 @@
-//! The bundles of trees against a map, and what the theory says of them.
+//! Compares the bundles of trees with a map and with their theoretical bounds.
 
 use crate::faults::{damage_everywhere, fail_at_every_write};
 use crate::support::{Mix, Model, agree, bot, bots, drive, key};
@@ -110,7 +110,7 @@ fn impossible_options_are_refused_by_name() {
         );
     }
     assert!(BotOptions::oblivious().for_asymmetry(2.0, 1 << 20).is_err());
-    // What no fingerprint is long enough for is planned for less.
+    // A table too large for any fingerprint is planned with fewer levels.
     let deep = BotOptions {
         growth: 256,
         levels: 60,
@@ -220,7 +220,7 @@ fn fingerprints_may_collide_and_keys_be_equal_or_of_any_size() {
 
 #[test]
 fn groups_that_memory_does_not_hold_keep_the_order_of_the_log() {
-    // One key, often enough that the items of its prefix are sorted in parts.
+    // A key that occurs often enough that the items of its prefix are sorted in parts.
     for schedule in [Schedule::Ruler, Schedule::Every { beta: 3 }] {
         let options = BotOptions {
             growth: 4,
@@ -310,8 +310,7 @@ fn false_positives_are_one_in_lambda_in_roots_and_survive_a_level_as_rarely() {
 
 #[test]
 fn a_rebuilt_table_has_prefixes_as_even_as_before() {
-    // Records in order of fingerprint would leave a small tree with all records of few
-    // prefixes.
+    // In fingerprint order, a small tree would contain only records of a few prefixes.
     let mut table = bot(BotOptions {
         fingerprint_bits: 128,
         ..BotOptions::new(256, 4096)
@@ -391,7 +390,7 @@ fn the_queue_merges_as_many_runs_as_the_ruler_says() {
             .filter(|(_, arity)| **arity > 0)
         {
             let most = u64::from(growth).pow(1 << level.trailing_zeros());
-            // Series that leaves begin have a level less to come from.
+            // Series started by leaves have one level less as a possible origin.
             let exact = if level.is_power_of_two() {
                 most / u64::from(growth)
             } else {
@@ -438,7 +437,7 @@ fn only_every_beta_th_level_writes_and_answers_stay() {
         let table = filled(Schedule::Every { beta });
         let figures = table.figures();
         for (level, bits) in figures.queue_bits.iter().enumerate().skip(1) {
-            // What fills level i is counted where it arrives, at level i + 1.
+            // Items that fill level i are counted on arrival, at level i + 1.
             assert!(
                 *bits == 0 || (level as u32 - 1).is_multiple_of(beta),
                 "β = {beta}: level {level} wrote {bits}"

@@ -1,4 +1,4 @@
-//! Writes that fail, crashes at every write, damage.
+//! Failing writes, crashes at every write, and damage.
 
 use crate::support::{KINDS, Mix, Model, Table, agree, boa, key};
 use research_hashes::blocks::Fault;
@@ -23,8 +23,8 @@ fn operate<T: Table>(table: &mut T, model: &mut Model, at: u64, mix: Mix) -> boo
     done
 }
 
-/// Lets every write of a story fail in turn: the operation changes nothing, a crash leaves the
-/// last commit, and the table goes on once the device is well.
+/// Fails every write of a story in turn: the operation changes nothing, a crash leaves the last
+/// commit, and the table continues to work once the device has recovered.
 pub(crate) fn fail_at_every_write<T: Table>(create: impl Fn() -> T, mix: Mix, operations: u64) {
     let mut faults = 0;
     for fault in 1.. {
@@ -62,8 +62,8 @@ pub(crate) fn fail_at_every_write<T: Table>(create: impl Fn() -> T, mix: Mix, op
     assert!(faults > 40, "{faults} writes");
 }
 
-/// Changes every part of the space in turn: with checksums, that is an error; without, an error
-/// or a wrong answer, and never a panic.
+/// Corrupts every part of the space in turn. With checksums, reads return an error; without them,
+/// an error or a wrong answer. No read panics.
 pub(crate) fn damage_everywhere<T: Table>(create: impl Fn() -> T, mix: Mix, operations: u64) {
     let (mut table, mut model) = (create(), Model::new());
     for at in 0..operations {

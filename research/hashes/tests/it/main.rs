@@ -1,5 +1,5 @@
-//! Hash tables of the research against maps, their laws, and their behaviour when writes fail,
-//! through the public interface.
+//! Tests of the research hash tables through the public interface: comparison with maps,
+//! invariants, and behaviour under failing writes.
 
 mod boa;
 mod bot;

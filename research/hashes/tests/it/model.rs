@@ -1,4 +1,4 @@
-//! Every table against a map: mixed operations, bad input, values of any size.
+//! Compares every table with a map: mixed operations, invalid input, values of any size.
 
 use crate::support::{KINDS, Mix, agree, boa, drive, key};
 use alluvium_filters::fingerprint::Independence;
@@ -100,7 +100,7 @@ fn all_keys_may_have_one_fingerprint() {
             1500,
             4,
         );
-        // Eight bits: fingerprints collide, and grow as the table does.
+        // With eight bits, fingerprints collide and grow with the table.
         let mut table = boa(Options {
             fingerprint_bits: 8,
             ..options(kind)

@@ -1,4 +1,4 @@
-//! SILT's three stores put together in memory, against a map.
+//! Compares SILT's three stores, combined in memory, with a map.
 
 use alluvium_filters::trie::{Codes, Index};
 use research_filters::cuckoo::{Filter, Shape};
@@ -29,7 +29,7 @@ struct Sorted {
     index: Vec<u8>,
 }
 
-/// How often slots and records were read.
+/// The numbers of slots and records read.
 #[derive(Default)]
 struct Reads {
     records: u64,
@@ -134,7 +134,7 @@ impl Store {
         (slot.key == key).then(|| slot.value.to_vec())
     }
 
-    /// Converts the oldest frozen log. The filter is that of the table (S3).
+    /// Converts the oldest frozen log. The filter equals that of the table (S3).
     fn convert(&mut self) {
         if self.logs.len() < 2 {
             return;

@@ -1,4 +1,4 @@
-//! What the tests share: one way to drive every table.
+//! Shared test support: a common interface to every table.
 
 use research_hashes::blocks::{Extent, MemorySpace, Result};
 use research_hashes::boa::{Boa, Kind, Options};
@@ -68,18 +68,18 @@ pub(crate) fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes()[3..].to_vec()
 }
 
-/// How a history of operations is drawn.
+/// The distribution of a random history of operations.
 #[derive(Clone, Copy)]
 pub(crate) struct Mix {
     pub(crate) keys: u64,
-    /// Deletes in a hundred operations.
+    /// The percentage of deletes.
     pub(crate) deletes: u32,
     pub(crate) longest_value: usize,
 }
 
 pub(crate) type Model = HashMap<Vec<u8>, Vec<u8>>;
 
-/// Draws one operation and does it to the table and the model.
+/// Draws one operation and applies it to the table and the model.
 pub(crate) fn step<T: Table>(table: &mut T, model: &mut Model, mix: Mix, random: &mut fastrand::Rng) {
     let key = key(random.u64(..mix.keys));
     match random.u32(..100) {
@@ -98,7 +98,7 @@ pub(crate) fn step<T: Table>(table: &mut T, model: &mut Model, mix: Mix, random:
     }
 }
 
-/// Compares all answers, checks all invariants, and finds what leaks.
+/// Compares all answers, checks all invariants, and detects leaked extents.
 pub(crate) fn agree<T: Table>(table: &T, model: &Model, keys: u64) {
     for number in 0..keys {
         let key = key(number);
@@ -112,7 +112,7 @@ pub(crate) fn agree<T: Table>(table: &T, model: &Model, keys: u64) {
     );
 }
 
-/// Does `operations` and compares now and then.
+/// Performs `operations` operations, comparing at intervals.
 pub(crate) fn drive<T: Table>(table: &mut T, mix: Mix, operations: u32, seed: u64) -> Model {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut model = Model::new();

@@ -1,4 +1,4 @@
-//! The levels of a simulated store, and its compactions.
+//! The levels of a simulated store and their compactions.
 
 use super::table::{Cut, Table, merge, overlapping};
 use super::{Pace, Rules, policy};
@@ -8,21 +8,22 @@ use alluvium_model::lsm::Stage;
 pub(super) struct Level {
     pub(super) tables: Vec<Table>,
     pub(super) items: usize,
-    /// The last key that was compacted.
+    /// The last key of the most recent compaction of this level.
     pub(super) cursor: Option<u32>,
 }
 
-/// A store.
+/// A simulated store.
 pub(super) struct Levels<'a> {
     rules: &'a Rules,
     memtable: Vec<u32>,
-    /// The tables of level 0, which overlap.
+    /// The tables of level 0, which may overlap.
     level_0: Vec<Table>,
-    /// The levels from 1 on. The last has no size.
+    /// The levels from 1 on. The last level has no size limit.
     levels: Vec<Level>,
     /// Items written to the log, to level 0, and to each level from 1 on.
     written: Vec<u64>,
-    /// What compactions may write before the next insert, with a limited pace.
+    /// The number of items that compactions may write before the next insert, with a limited
+    /// pace.
     budget: f64,
 }
 
@@ -44,7 +45,7 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Inserts a key. A full memtable becomes a table of level 0, and compactions follow.
+    /// Inserts a key. A full memtable is flushed to level 0, and due compactions run.
     pub(super) fn insert(&mut self, key: u32) {
         self.written[0] += 1;
         self.memtable.push(key);
@@ -64,24 +65,24 @@ impl<'a> Levels<'a> {
                 while self.budget > 0.0 {
                     match self.step() {
                         Some(written) => self.budget -= written as f64,
-                        // An idle device does not write ahead.
+                        // An idle device does not accumulate credit.
                         None => self.budget = 0.0,
                     }
                 }
                 while self.level_0.len() >= stop && self.step().is_some() {
-                    // Time passes while inserts wait: nothing is owed.
+                    // Inserts are stalled while time passes, so no debt remains.
                     self.budget = 0.0;
                 }
             }
         }
     }
 
-    /// Forgets what was written.
+    /// Resets the write counters.
     pub(super) fn count_from_here(&mut self) {
         self.written.fill(0);
     }
 
-    /// Returns what was written for each of `inserts`.
+    /// Returns the items written per insert, over `inserts` inserts.
     pub(super) fn stages(&self, inserts: u64) -> Vec<(Stage, f64)> {
         let stage = |index: usize| match index {
             0 => Stage::Log,
@@ -92,7 +93,7 @@ impl<'a> Levels<'a> {
         self.written.iter().enumerate().map(each).collect()
     }
 
-    /// Runs the next compaction that is due, and returns how many items it has written.
+    /// Runs the next due compaction, and returns the number of items written.
     fn step(&mut self) -> Option<u64> {
         let shape = &self.rules.shape;
         let full = std::iter::once(self.level_0.len() as f64 / shape.tables).chain(
@@ -127,7 +128,7 @@ impl<'a> Levels<'a> {
         table
     }
 
-    /// Merges a table into a level, which is counted from 0 here: the one after `from`.
+    /// Merges a table into the level after `from`. Levels are numbered from 0 here.
     fn merge_into(&mut self, index: usize, upper: &[u32]) -> u64 {
         let (head, below) = self.levels.split_at_mut(index + 1);
         let level = &mut head[index];
@@ -146,7 +147,7 @@ impl<'a> Levels<'a> {
         written as u64
     }
 
-    /// Returns every key in the store, and panics where a level breaks LC1.
+    /// Returns every key in the store. Panics if a level violates LC1.
     #[cfg(test)]
     pub(super) fn keys(&self) -> Vec<u32> {
         let mut keys = self.memtable.clone();

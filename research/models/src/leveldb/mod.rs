@@ -1,20 +1,20 @@
-//! A simulation of LevelDB's compactions, with keys only and in memory (Lim §4.3.5).
+//! An in-memory simulation of LevelDB's compactions that tracks keys only (Lim §4.3.5).
 //!
-//! *Knows*: memtables, tables, levels and cursors; which level and which table is compacted
-//! next.
+//! *Knows*: memtables, tables, levels and cursors; how the next level and table to compact are
+//! chosen.
 //!
-//! *Does not know*: values, files, readers. A compaction is complete before the next insert,
-//! unless its pace is limited.
+//! *Does not know*: values, files, readers. A compaction completes before the next insert, unless
+//! its pace is limited.
 //!
 //! *Read in this order*: this file (rules and one run), `policy.rs`, `levels.rs`, `table.rs`.
 //!
-//! As in the source, it leaves out what LevelDB does to save work: more tables of the upper
-//! level in one compaction, memtables placed below level 0, and tables moved without a merge.
+//! Like the simulation of the source, it omits LevelDB's optimisations: several upper-level
+//! tables in one compaction, memtables flushed below level 0, and tables moved without a merge.
 //!
 //! Invariants:
 //!
 //! - **LC1** Tables of a level from 1 on are sorted and disjoint, and none is empty.
-//! - **LC2** Every key that was inserted is in a level or in the memtable.
+//! - **LC2** Every inserted key is in a level or in the memtable.
 
 mod levels;
 mod policy;
@@ -29,19 +29,19 @@ use alluvium_model::parameter::{BadParameter, positive, require};
 use alluvium_model::{Popularity, Random};
 use levels::Levels;
 
-/// Items in a MiB: the source's items have 1000 bytes.
+/// Items per MiB: items have 1000 bytes in the source.
 const MIB: f64 = 1_048_576.0 / 1000.0;
 
 /// When compactions run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// As many as are due, before the next insert.
+    /// All due compactions run before the next insert.
     AtOnce,
-    /// As many as the device writes meanwhile.
+    /// Compactions run at the device's write rate, concurrently with inserts.
     Limited {
-        /// Items that compactions write while one item is inserted.
+        /// Items that compactions write per inserted item.
         writes: f64,
-        /// The tables in level 0 with which inserts wait.
+        /// The number of level-0 tables at which inserts stall.
         stop: usize,
     },
 }
@@ -49,28 +49,29 @@ pub enum Pace {
 /// The rules of a simulation. Sizes are in items.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
-    /// The sizes of log and levels.
+    /// The sizes of the log and the levels.
     pub shape: LevelDb,
-    /// The largest table.
+    /// The maximum size of a table.
     pub table: f64,
-    /// A table ends before it overlaps more than this of the level after the next.
+    /// The maximum overlap of a table with the level after the next; an output table ends before
+    /// it.
     pub overlap: f64,
-    /// Which table of a level is compacted.
+    /// How the table to compact is chosen within a level.
     pub tables: TableChoice,
-    /// Which level is compacted.
+    /// How the level to compact is chosen.
     pub levels: LevelChoice,
     /// When compactions run.
     pub pace: Pace,
-    /// How many requests are counted for each key, after each key was inserted once.
+    /// The number of counted requests per key, after each key was inserted once.
     pub rounds: f64,
 }
 
-/// What a simulation has measured.
+/// The measurements of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Items written by each stage for each item inserted.
+    /// Items written by each stage per inserted item.
     pub stages: Vec<(Stage, f64)>,
-    /// How many inserts were counted.
+    /// The number of counted inserts.
     pub inserts: u64,
 }
 
@@ -82,12 +83,12 @@ impl Measured {
     }
 }
 
-/// The most keys of a simulation: keys are 32 bits.
+/// The maximum number of keys: keys are 32-bit integers.
 const MOST_KEYS: f64 = 4_294_967_296.0;
 
 impl Rules {
-    /// Returns LevelDB's rules for a shape: tables of 2 MiB that overlap at most 20 MiB,
-    /// cursors, the fullest level first, compactions at once, and three requests for each key.
+    /// Returns LevelDB's rules for a shape: tables of 2 MiB that overlap at most 20 MiB, cursors,
+    /// the fullest level first, compactions before the next insert, and three requests per key.
     #[must_use]
     pub fn new(shape: LevelDb) -> Rules {
         Rules {
@@ -101,8 +102,8 @@ impl Rules {
         }
     }
 
-    /// Inserts each key once, then counts what requests write. `seed` decides the requests and
-    /// where popular keys are.
+    /// Inserts each key once, then measures the writes caused by requests. `seed` determines the
+    /// requests and the positions of popular keys.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -117,8 +118,8 @@ impl Rules {
     /// ```
     ///
     /// # Errors
-    /// [`BadParameter`] as [`LevelDb::estimate`], or if there are more than 2^32 keys, tables
-    /// without items, or no requests.
+    /// [`BadParameter`] in the cases of [`LevelDb::estimate`], or if there are more than 2^32
+    /// keys, tables without items, or no requests.
     pub fn run(&self, popularity: &Popularity, seed: u64) -> Result<Measured, BadParameter> {
         self.checked(popularity)?;
         let keys = popularity.keys() as u32;

@@ -1,26 +1,26 @@
-//! What is compacted next: pure functions of the levels (Lim §4.6.5).
+//! Choosing the next compaction: pure functions of the levels (Lim §4.6.5).
 
 use super::levels::Level;
 
-/// Which table of a level is compacted.
+/// How the table to compact is chosen within a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableChoice {
-    /// The next one in key order, as LevelDB does. It has waited longest, so that it is dense.
+    /// The next table in key order, as in LevelDB. It has waited longest, so its keys are dense.
     Cursor,
-    /// The one with the most items, as RocksDB 3.9 does.
+    /// The table with the most items, as in RocksDB 3.9.
     Largest,
 }
 
-/// Which level is compacted when several are full.
+/// How the level to compact is chosen when several are full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevelChoice {
-    /// The one that is fullest for its size.
+    /// The level with the highest ratio of size to limit.
     Fullest,
-    /// Level 0 whenever it is full, then the fullest, as RocksDB 3.9 does.
+    /// Level 0 whenever it is full, otherwise the fullest level, as in RocksDB 3.9.
     Level0First,
 }
 
-/// Returns the level to be compacted, given how full each is: 1 is full.
+/// Returns the level to compact, given the fill ratio of each: 1 is full.
 pub(super) fn level(choice: LevelChoice, fullness: impl Iterator<Item = f64>) -> Option<usize> {
     let mut found: Option<(usize, f64)> = None;
     for (level, full) in fullness.enumerate() {
@@ -37,7 +37,7 @@ pub(super) fn level(choice: LevelChoice, fullness: impl Iterator<Item = f64>) ->
     found.map(|(level, _)| level)
 }
 
-/// Returns the index of the table to be compacted in a level that has one.
+/// Returns the index of the table to compact in a non-empty level.
 pub(super) fn table(choice: TableChoice, level: &Level) -> usize {
     match choice {
         TableChoice::Cursor => {

@@ -1,26 +1,26 @@
-//! Merging of tables of keys.
+//! Merging tables of keys.
 
 /// The keys of a table, sorted.
 pub(super) type Table = Vec<u32>;
 
-/// Returns the range of tables that have keys from `first` to `last`.
+/// Returns the range of tables that overlap the keys from `first` to `last`.
 pub(super) fn overlapping(tables: &[Table], first: u32, last: u32) -> std::ops::Range<usize> {
     let start = tables.partition_point(|table| table[table.len() - 1] < first);
     let end = tables.partition_point(|table| table[0] <= last);
     start..end.max(start)
 }
 
-/// Where outputs of a merge end.
+/// The limits at which a merge ends an output table.
 pub(super) struct Cut<'a> {
-    /// The most items of a table.
+    /// The maximum number of items in a table.
     pub(super) table: usize,
-    /// The most items of `below` that a table may overlap.
+    /// The maximum number of items of `below` that a table may overlap.
     pub(super) overlap: usize,
-    /// The level after the one that is written.
+    /// The level after the output level.
     pub(super) below: &'a [Table],
 }
 
-/// Writes the keys of a sorted table and of sorted disjoint tables, each key once.
+/// Merges a sorted table with sorted disjoint tables. Each key is written once.
 pub(super) fn merge(upper: &[u32], lower: &[Table], cut: &Cut<'_>) -> Vec<Table> {
     let mut output = Output::new(upper, cut);
     let mut next = upper.iter().copied().peekable();
@@ -48,9 +48,9 @@ struct Output<'a, 'b> {
     cut: &'b Cut<'a>,
     tables: Vec<Table>,
     open: Table,
-    /// The next table below that is not passed yet.
+    /// The next table of `below` that the merge has not passed.
     below: usize,
-    /// Its last key: beyond it the output overlaps another table.
+    /// The last key of that table: beyond it the output overlaps another table.
     boundary: u32,
     overlapped: usize,
 }
@@ -86,7 +86,8 @@ impl<'a, 'b> Output<'a, 'b> {
         self.open.push(key);
     }
 
-    /// Passes tables below, and ends the open table if it would overlap too many items of them.
+    /// Advances past tables of `below`, and ends the open table if it would overlap too many of
+    /// their items.
     fn pass(&mut self, key: u32) {
         while key > self.boundary {
             if !self.open.is_empty() {
@@ -146,7 +147,7 @@ mod tests {
         };
         let keys: Vec<u32> = (0..60).step_by(2).collect();
         let merged = merge(&keys, &[], &cut);
-        // The key after the third table of five items begins another.
+        // The key after the third table of five items starts a new output table.
         let ends = merged.iter().map(|table| table[table.len() - 1]);
         assert_eq!(ends.collect::<Vec<_>>(), [24, 54, 58]);
         assert_eq!(merged.concat(), keys);

@@ -1,5 +1,5 @@
-//! Oracles of the simulation (Lim Fig. 4.10 and 4.12, Table 4.1, §4.6.5), at sizes that take
-//! seconds. The bench `structures` runs the full sizes.
+//! Reference values for the simulation (Lim Fig. 4.10 and 4.12, Table 4.1, §4.6.5), at sizes that
+//! run in seconds. The bench `structures` runs the full sizes.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn level_0_first_starves_the_levels_below_when_the_device_is_slow() {
         rules.rounds = 1.0;
         rules.run(&keys, 4).unwrap().total()
     };
-    // A device that keeps up makes no difference; one that does not leaves level 1 to grow.
+    // A device that is fast enough makes no difference; with a slower one level 1 grows.
     let fast = run(LevelChoice::Fullest, 20.0);
     near(run(LevelChoice::Level0First, 20.0), fast, 0.02);
     let fair = run(LevelChoice::Fullest, 3.0);

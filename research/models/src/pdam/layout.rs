@@ -1,5 +1,5 @@
-//! The order of van Emde Boas: a binary tree in which the way from the root to a leaf lies in
-//! few runs of places, whatever their length.
+//! The van Emde Boas order: a layout of a binary tree in which the path from the root to a leaf
+//! crosses few contiguous runs, for every run length.
 //!
 //! ```text
 //!   the upper half of the tree │ its 2^t subtrees, one after the other; each of them alike
@@ -7,8 +7,8 @@
 
 use alluvium_model::parameter::{BadParameter, require};
 
-/// The order of a binary search tree whose levels are full, but for the last: that is filled from
-/// the left.
+/// The van Emde Boas order of a binary search tree. All levels are full except the last, which is
+/// filled from the left.
 ///
 /// ```
 /// use research_models::pdam::VanEmdeBoas;
@@ -24,21 +24,21 @@ use alluvium_model::parameter::{BadParameter, require};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VanEmdeBoas {
-    /// For each depth but the root's: where a subtree of that depth is cut from the tree above
-    /// it.
+    /// For each depth except the root's, the cut between the subtree at that depth and the tree
+    /// above it.
     cuts: Vec<Cut>,
-    /// How many positions there are.
+    /// The number of positions.
     count: u64,
-    /// How many of them are on the last level.
+    /// The number of positions on the last level.
     last: u64,
 }
 
-/// A subtree, and the tree above it that is laid out before it.
+/// A cut between a subtree and the upper tree, which precedes it in the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
-    /// How many places the upper tree has. It has no part of the last level.
+    /// The number of places of the upper tree. It contains no part of the last level.
     upper: u64,
-    /// How many levels each of the subtrees has, if it has all.
+    /// The number of levels of each full subtree.
     levels: u32,
     /// The depth of the root of the upper tree.
     root: usize,
@@ -58,7 +58,7 @@ impl VanEmdeBoas {
     /// Returns the order of a tree with `count` positions.
     ///
     /// # Errors
-    /// [`BadParameter`] unless there are 1 to 2^63 − 1 of them.
+    /// [`BadParameter`] unless `count` is 1 to 2^63 − 1.
     pub fn of(count: u64) -> Result<VanEmdeBoas, BadParameter> {
         let fits = (1..1 << 63).contains(&count);
         require("the positions", count as f64, fits, "from 1 to 2^63 - 1")?;
@@ -93,7 +93,7 @@ impl VanEmdeBoas {
     /// and the children of i are 2i and 2i + 1.
     ///
     /// # Panics
-    /// When the tree has no such position.
+    /// When the tree does not have this position.
     #[must_use]
     pub fn place(&self, position: u64) -> u64 {
         self.check(position);
@@ -109,13 +109,13 @@ impl VanEmdeBoas {
         place
     }
 
-    /// Returns how many places the first `before` subtrees at depth `at` take, of the tree with
-    /// the root `root`.
+    /// Returns the number of places occupied by the first `before` subtrees at depth `at` of the
+    /// tree with the root `root`.
     fn below(&self, cut: Cut, at: usize, root: u64, before: u64) -> u64 {
         if at + (cut.levels as usize) < self.height() {
             return before * ((1 << cut.levels) - 1);
         }
-        // They end on the last level, which is filled from the left.
+        // The subtrees end on the last level, which is filled from the left.
         let whole = before * ((1 << (cut.levels - 1)) - 1);
         let leaves = 1_u64 << (self.height() - 1 - cut.root);
         let elsewhere = (root - (1 << cut.root)) * leaves;
@@ -126,10 +126,10 @@ impl VanEmdeBoas {
                 .min(before << (cut.levels - 1))
     }
 
-    /// Returns how many positions come before this one in the order of keys.
+    /// Returns the number of positions that precede this position in key order.
     ///
     /// # Panics
-    /// When the tree has no such position.
+    /// When the tree does not have this position.
     #[must_use]
     pub fn rank(&self, position: u64) -> u64 {
         self.check(position);
@@ -140,7 +140,7 @@ impl VanEmdeBoas {
         in_full - in_full.div_ceil(2).saturating_sub(self.last)
     }
 
-    /// Returns the position that so much of the tree comes before, in the order of keys.
+    /// Returns the position with `rank` positions before it in key order.
     ///
     /// # Panics
     /// When the tree has no more than `rank` positions.
@@ -163,7 +163,7 @@ impl VanEmdeBoas {
     }
 }
 
-/// Cuts a tree of `height` levels in half, and each part again.
+/// Cuts a tree of `height` levels in half, and each half recursively.
 fn cut(cuts: &mut [Cut], root: usize, height: usize) {
     if height < 2 {
         return;
@@ -182,7 +182,7 @@ fn cut(cuts: &mut [Cut], root: usize, height: usize) {
 mod tests {
     use super::*;
 
-    /// Some full trees, and some that are not.
+    /// Several full trees and several incomplete ones.
     fn orders() -> impl Iterator<Item = VanEmdeBoas> {
         let counts = (1..=300).chain([511, 512, 1000, 4095, 8190, 8192]);
         counts.map(|count| VanEmdeBoas::of(count).unwrap())
@@ -206,7 +206,7 @@ mod tests {
     fn a_search_in_places_is_a_binary_search() {
         for order in orders() {
             let count = order.count();
-            // Put keys in order into the places, then look for each.
+            // Puts sorted keys into the places, then searches for each.
             let mut keys = vec![0; count as usize];
             for rank in 0..count {
                 let position = order.position(rank);

@@ -1,18 +1,16 @@
-//! B-trees on a device that moves P blocks in a step (Bender §6).
+//! B-trees on a device that transfers P blocks per step (Bender §6).
 //!
-//! *Knows*: how many steps a query takes with nodes of one block, of P blocks, and of P blocks
-//! in the order of van Emde Boas; that order; a simulation with read-ahead shared among
-//! clients.
+//! *Knows*: the number of steps of a query with nodes of one block, of P blocks, and of P blocks
+//! in van Emde Boas order; that order; a simulation with read-ahead shared among clients.
 //!
-//! *Does not know*: the clock of the device, which is `Pdam`; nodes and keys of a store.
+//! *Does not know*: the device's clock, which is `Pdam`; the nodes and keys of a store.
 //!
 //! *Read in this order*: this file (formulas), `layout.rs`, `simulate.rs`.
 //!
 //! Invariants:
 //!
-//! - **V1** The order of van Emde Boas gives each tree position one place, and each place is
-//!   taken.
-//! - **V2** A step moves at most P blocks, and read-ahead stays inside of a node.
+//! - **V1** The van Emde Boas order maps tree positions one-to-one to places.
+//! - **V2** A step transfers at most P blocks, and read-ahead does not cross a node boundary.
 
 mod layout;
 mod simulate;
@@ -22,18 +20,18 @@ pub use simulate::shares;
 
 use alluvium_model::parameter::{BadParameter, at_least, positive, require};
 
-/// How the nodes of a B-tree lie on the device.
+/// The layout of a B-tree's nodes on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nodes {
-    /// A node is a block.
+    /// A node is one block.
     OneBlock,
-    /// A node is P blocks, and is read whole.
+    /// A node is P blocks and is read completely.
     Whole,
-    /// A node is P blocks in the order of van Emde Boas, and is read in part.
+    /// A node is P blocks in van Emde Boas order and is read partially.
     VanEmdeBoas,
 }
 
-/// A B-tree that clients query.
+/// A B-tree queried by clients.
 ///
 /// ```
 /// use research_models::pdam::{Nodes, Tree};
@@ -45,26 +43,26 @@ pub enum Nodes {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// How many keys it has.
+    /// The number of keys in the tree.
     pub keys: u64,
-    /// How many keys a block has.
+    /// The number of keys per block.
     pub block: u64,
-    /// How many blocks the device moves in a step: P.
+    /// P, the number of blocks that the device transfers per step.
     pub parallel: u64,
 }
 
 impl Tree {
-    /// Returns how many steps a query takes while as many clients query (Lemma 13).
+    /// Returns the number of steps of a query with this number of concurrent clients (Lemma 13).
     ///
     /// # Errors
-    /// [`BadParameter`] unless there is a client, blocks have at least two keys, and the tree
-    /// has at least as many as a block.
+    /// [`BadParameter`] unless there is a client, blocks have at least two keys, and the tree has
+    /// at least as many keys as a block.
     pub fn steps(&self, nodes: Nodes, clients: f64) -> Result<f64, BadParameter> {
         self.checked()?;
         let clients = at_least("the clients", clients, 1.0, "at least 1, and finite")?;
         let (block, parallel) = (self.block as f64, self.parallel as f64);
         let height = |fanout: f64| (self.keys as f64).ln() / fanout.ln();
-        // Beyond P clients they wait for each other.
+        // More than P clients wait for each other.
         let wait = (clients / parallel).max(1.0);
         Ok(match nodes {
             Nodes::OneBlock => wait * height(block),
@@ -76,10 +74,10 @@ impl Tree {
         })
     }
 
-    /// Returns how many queries a step completes: clients divided by steps.
+    /// Returns the number of queries completed per step: clients divided by steps.
     ///
     /// # Errors
-    /// As [`steps`](Tree::steps).
+    /// The errors of [`steps`](Tree::steps).
     pub fn queries_per_step(&self, nodes: Nodes, clients: f64) -> Result<f64, BadParameter> {
         Ok(clients / self.steps(nodes, clients)?)
     }
@@ -110,7 +108,7 @@ mod tests {
 
     const ALL: [Nodes; 3] = [Nodes::OneBlock, Nodes::Whole, Nodes::VanEmdeBoas];
 
-    /// Clients, and the expected steps of a query with each kind of nodes.
+    /// The number of clients, and the expected steps of a query for each layout of nodes.
     const TABLE: [(u32, [f64; 3]); 4] = [
         (1, [5.0, 3.33, 3.33]),
         (2, [5.0, 6.67, 3.75]),

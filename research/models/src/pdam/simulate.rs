@@ -1,30 +1,31 @@
-//! Queries that are played step by step, with read-ahead (Bender §6).
+//! A step-by-step simulation of queries with read-ahead (Bender §6).
 //!
-//! In each step every client asks for one block. Slots that are left are given to the requests
-//! in turn, as read-ahead: a request becomes a run of blocks, inside of its node.
+//! In each step every client requests one block. The remaining slots are distributed over the
+//! requests in turn as read-ahead, which extends a request to a run of blocks within its node.
 
 use super::layout::VanEmdeBoas;
 use super::{Nodes, Tree};
 use alluvium_model::Random;
 use alluvium_model::parameter::{BadParameter, at_least};
 
-/// A client on its way from the root to a leaf.
+/// A client descending from the root to a leaf.
 #[derive(Clone, Debug)]
 struct Walk {
-    /// The levels of the binary tree that are still below.
+    /// The number of remaining levels of the binary tree.
     left: u32,
-    /// Where in its node the client is, by level; 0 before the node is entered.
+    /// The client's position in its node, by level; 0 before it enters the node.
     position: u64,
-    /// The blocks of the node that the client has, as ranges.
+    /// The blocks of the node that the client has read, as ranges.
     loaded: Vec<(u64, u64)>,
 }
 
 impl Tree {
-    /// Plays queries for random keys until as many are answered, and returns the steps of a
-    /// query.
+    /// Simulates queries for random keys until the given number has been answered, and returns
+    /// the number of steps per query.
     ///
     /// # Errors
-    /// As [`steps`](Tree::steps), and unless there is a query.
+    /// The errors of [`steps`](Tree::steps); also [`BadParameter`] if the number of queries is
+    /// zero.
     pub fn play(&self, nodes: Nodes, clients: usize, queries: usize, seed: u64) -> Result<f64, BadParameter> {
         self.checked()?;
         at_least("the clients", clients as f64, 1.0, "at least 1")?;
@@ -34,7 +35,7 @@ impl Tree {
         } else {
             self.parallel
         };
-        // As many whole levels as fit: a node of 512 keys has 9.
+        // The number of complete levels that fit: a node of 512 keys has 9.
         let order = VanEmdeBoas::new((blocks * self.block).ilog2())?;
         let height = self.keys.next_power_of_two().ilog2();
         let mut random = Random::from_seed(seed);
@@ -48,7 +49,7 @@ impl Tree {
         while answered < queries {
             let shares = match nodes {
                 Nodes::OneBlock => one_each(clients, self.parallel, steps),
-                // A node takes all slots: clients are served in turn.
+                // Reading a node needs all slots, so clients are served in turn.
                 Nodes::Whole => whole(clients, self.parallel, steps),
                 Nodes::VanEmdeBoas => shares(clients, self.parallel, steps),
             };
@@ -65,7 +66,7 @@ impl Tree {
 }
 
 impl Walk {
-    /// Loads a run of `share` blocks and walks on as far as they lead. Returns whether the
+    /// Loads a run of `share` blocks, and descends as far as they allow. Returns whether the
     /// query is answered.
     fn step(
         &mut self,
@@ -77,7 +78,7 @@ impl Walk {
     ) -> bool {
         let position = self.position.max(1);
         let wanted = order.place(position) / block;
-        // V2: a run that would leave the node begins earlier.
+        // V2: a run that would cross the end of the node starts earlier.
         let from = wanted.min(blocks.saturating_sub(share));
         self.loaded.push((from, (from + share).min(blocks)));
         self.position = position;
@@ -89,7 +90,7 @@ impl Walk {
             self.left -= 1;
             self.position = 2 * self.position + random.below(2) as u64;
             if self.position.ilog2() as usize == order.height() {
-                // The next node.
+                // Continue with the next node.
                 self.position = 0;
                 self.loaded.clear();
                 return self.left == 0;
@@ -99,8 +100,8 @@ impl Walk {
     }
 }
 
-/// Returns how many blocks each client gets in a step: P over all of them, and what is left in
-/// turn, so that over many steps all get as much.
+/// Returns the number of blocks per client in a step: P divided by the number of clients. The
+/// remainder is distributed in turn, so all clients get the same number over many steps.
 ///
 /// ```
 /// use research_models::pdam::shares;
@@ -110,7 +111,7 @@ impl Walk {
 pub fn shares(clients: usize, parallel: u64, step: u64) -> Vec<u64> {
     let count = clients as u64;
     let (each, rest) = (parallel / count, parallel % count);
-    // Those that got more in one step come last in the next.
+    // Clients that got an extra block in one step are last in the next.
     let share = |client: u64| each + u64::from((client + count - (step * rest) % count) % count < rest);
     (0..count).map(share).collect()
 }

@@ -1,10 +1,10 @@
-//! The bins of a game, and the choice of the next.
+//! The bins of a game, and the choice of the next bin to empty.
 
 use super::trees::{Largest, Members};
 use super::{Choice, Strategy};
 use alluvium_model::Random;
 
-/// Balls in bins: which ball is where, in lists.
+/// Balls in bins: linked lists of the balls in each bin.
 #[derive(Clone, Debug)]
 struct Balls {
     bin_of: Vec<u32>,
@@ -16,7 +16,7 @@ struct Balls {
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
-/// What a choice keeps of the bins.
+/// The index that a choice maintains over the bins.
 #[derive(Clone, Debug)]
 enum Index {
     Fullest(Largest),
@@ -24,10 +24,10 @@ enum Index {
     Gate { filled: Members, next: usize },
 }
 
-/// Bins that are emptied before others, the lightest first.
+/// Bins that are emptied before all others, the lightest first.
 #[derive(Clone, Debug)]
 struct Outside {
-    /// The bin of each rank, and the rank of each bin that is outside.
+    /// The bin of each rank, and the rank of each bin outside the kept set.
     bins: Vec<usize>,
     rank: Vec<Option<usize>>,
     filled: Members,
@@ -42,7 +42,8 @@ pub(super) struct Board {
 }
 
 impl Board {
-    /// Creates bins for at most `balls` balls. `weights` decide which bin outside is lightest.
+    /// Creates bins for at most `balls` balls. `weights` determine the order of the bins outside
+    /// the kept set.
     pub(super) fn new(weights: &[f64], balls: usize, strategy: &Strategy) -> Board {
         let bins = weights.len();
         let index = match strategy.choice {
@@ -108,7 +109,7 @@ impl Board {
         }
     }
 
-    /// Empties a bin, and returns how many balls it had.
+    /// Empties a bin, and returns the number of balls it had.
     pub(super) fn empty(&mut self, bin: usize) -> u32 {
         let count = std::mem::take(&mut self.counts[bin]);
         match &mut self.index {

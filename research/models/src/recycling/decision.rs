@@ -1,11 +1,11 @@
-//! Small games, solved: the best rate of all strategies, and the exact rates of some
-//! (Conway §5.3, a Markov decision process).
+//! Exact solutions of small games: the best rate of any strategy, and the exact rates of given
+//! strategies (Conway §5.3, a Markov decision process).
 
 use super::Choice;
 use alluvium_model::parameter::{BadParameter, positive, require};
 use std::collections::HashMap;
 
-/// A game whose states are all written down.
+/// A game with all of its states enumerated.
 ///
 /// ```
 /// use research_models::recycling::{Choice, Decision};
@@ -18,27 +18,27 @@ use std::collections::HashMap;
 pub struct Decision {
     probabilities: Vec<f64>,
     balls: usize,
-    /// How many balls each bin has, for all states in which at most all balls lie: those with
-    /// fewer come later.
+    /// The number of balls in each bin, for all states in which at most all balls are in bins.
+    /// States with fewer balls come later.
     states: Vec<Vec<u8>>,
-    /// For each state the state with a ball more in a bin; none if all lie.
+    /// For each state, the state with one more ball in a bin; none if all balls are in bins.
     with_ball: Vec<Vec<usize>>,
-    /// For each state in which all balls lie the state with a bin emptied.
+    /// For each state with all balls in bins, the state with a bin emptied.
     emptied: Vec<Vec<usize>>,
 }
 
-/// The most states of a game.
+/// The maximum number of states in a game.
 const MOST_STATES: f64 = 50_000.0;
 
-/// Iterations end when bounds of the rate are as close as this.
+/// The iteration ends when the bounds of the rate are this close.
 const CLOSE: f64 = 1e-11;
 
 impl Decision {
-    /// Writes down the states of a game.
+    /// Enumerates the states of a game.
     ///
     /// # Errors
-    /// [`BadParameter`] if a bin has no weight, there are no balls or no bins, or too many
-    /// states.
+    /// [`BadParameter`] if a bin has no weight, there are no balls or no bins, or there are too
+    /// many states.
     pub fn new(weights: &[f64], balls: usize) -> Result<Decision, BadParameter> {
         for &weight in weights {
             positive("the weight of a bin", weight)?;
@@ -144,7 +144,7 @@ impl Decision {
                 };
                 (0..bins).map(each).sum()
             }),
-            // Where the gate stands is part of the state.
+            // The position of the gate is part of the state.
             Choice::GoldenGate => self.solve(bins, |state, gate, after| {
                 let next = (gate..gate + bins).map(|bin| bin % bins);
                 let bin = next.into_iter().find(|&bin| self.states[state][bin] > 0);
@@ -154,15 +154,16 @@ impl Decision {
         }
     }
 
-    /// Returns the mean reward of a round: iterates the relative values of states, for each of
-    /// `copies` of them, until the bounds of Odoni meet. `step` returns the worth of a state,
-    /// given the values of all states once balls have been thrown.
+    /// Returns the mean reward per round. The function iterates the relative values of the
+    /// states, for each of `copies` of them, until the bounds of Odoni meet. `step` returns the
+    /// value of a state, given the values of all states once balls have been thrown.
     fn solve(&self, copies: usize, step: impl Fn(usize, usize, &[Vec<f64>]) -> f64) -> f64 {
         let full = self.emptied.len();
         let mut values = vec![vec![0.0; self.states.len()]; copies];
         loop {
             for values in &mut values {
-                // A state with fewer balls is worth what it is after the next throw.
+                // The value of a state with fewer balls is its expected value after the next
+                // throw.
                 for state in full..self.states.len() {
                     let next = self.with_ball[state].iter().zip(&self.probabilities);
                     values[state] = next.map(|(&next, probability)| probability * values[next]).sum();
@@ -174,7 +175,8 @@ impl Decision {
                 for (state, value) in improved.iter_mut().enumerate().take(full) {
                     let gain = step(state, copy, &values) - *value;
                     (least, most) = (least.min(gain), most.max(gain));
-                    // Half a step: a chain with a period would go on for ever.
+                    // The half step is needed because iteration over a periodic chain would not
+                    // converge.
                     *value += gain / 2.0;
                 }
             }
@@ -190,7 +192,7 @@ impl Decision {
     }
 }
 
-/// Lists all ways to put `balls` balls into bins from `bin` on.
+/// Lists all distributions of `balls` balls over the bins from `bin` on.
 fn fill(state: &mut Vec<u8>, bin: usize, balls: usize, states: &mut Vec<Vec<u8>>) {
     if bin + 1 == state.len() {
         state[bin] = balls as u8;

@@ -1,4 +1,4 @@
-//! The game, played: rates with their intervals (Conway §5.3).
+//! Simulation of the game: rates with confidence intervals (Conway §5.3).
 
 use super::Strategy;
 use super::board::Board;
@@ -22,33 +22,33 @@ pub struct Game {
     bins: Alias,
 }
 
-/// What was measured while a game was played.
+/// The measurements of a simulated game.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Balls taken in a round, on average: the recycling rate.
+    /// The recycling rate: the mean number of balls taken per round.
     pub rate: f64,
-    /// How far the true rate may be away, with a confidence of 95 %: by means of batches.
+    /// The half-width of the rate's 95 % confidence interval, computed from batch means.
     pub half_width: f64,
-    /// The mean of the squares of the balls taken, divided by the rate.
+    /// The mean square of the balls taken per round, divided by the rate.
     pub second_moment: f64,
-    /// For each bin, the share of rounds that chose it.
+    /// For each bin, the fraction of rounds that chose it.
     pub chosen: Vec<f64>,
-    /// For each bin, the balls taken when it was chosen, on average; 0 if it never was.
+    /// For each bin, the mean number of balls taken when it was chosen; 0 if it was never chosen.
     pub taken: Vec<f64>,
 }
 
-/// How many batches an interval is computed from.
+/// The number of batches for an interval.
 const BATCHES: u64 = 32;
 
 /// Student's t for 31 degrees of freedom and 95 %.
 const STUDENT: f64 = 2.0395;
 
 impl Game {
-    /// Creates a game in which a ball falls into a bin in proportion to its weight.
+    /// Creates a game in which balls fall into bins in proportion to the bins' weights.
     ///
     /// # Errors
-    /// [`BadParameter`] if a bin has no weight, there are no bins or no balls, or 2^31 of them,
-    /// or a strategy keeps a bin that is not there, or none.
+    /// [`BadParameter`] if a bin has no weight, there are no bins, the number of balls is 0 or at
+    /// least 2^31, or the strategy keeps no bin or a nonexistent one.
     pub fn new(weights: &[f64], balls: usize, strategy: impl Into<Strategy>) -> Result<Game, BadParameter> {
         for &weight in weights {
             positive("the weight of a bin", weight)?;
@@ -78,10 +78,10 @@ impl Game {
         &self.weights
     }
 
-    /// Plays `warm_up` rounds that do not count, then at least `rounds` that do.
+    /// Plays `warm_up` rounds that are not counted, then at least `rounds` counted rounds.
     ///
     /// # Errors
-    /// [`BadParameter`] unless `rounds` is at least 32: an interval needs batches.
+    /// [`BadParameter`] unless `rounds` is at least 32, the number of batches for an interval.
     pub fn play(&self, warm_up: u64, rounds: u64, seed: u64) -> Result<Outcome, BadParameter> {
         require("the rounds", rounds as f64, rounds >= BATCHES, "at least 32")?;
         let mut random = Random::from_seed(seed);
@@ -110,7 +110,7 @@ impl Game {
         Ok(outcome(&means, squares, batch * BATCHES, &chosen, &taken))
     }
 
-    /// Plays a round (R1), and returns the bin and how many balls it had.
+    /// Plays a round (R1), and returns the bin and the number of balls taken from it.
     fn round(&self, board: &mut Board, random: &mut Random) -> (usize, u32) {
         let bin = board.choose(random);
         let balls = board.empty(bin);

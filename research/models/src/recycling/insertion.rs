@@ -1,15 +1,14 @@
 //! Insertion buffers over leaves that split (Conway §5.2 and §5.7).
 //!
-//! Keys wait in a buffer. When it is full, the keys of one leaf are inserted there. Leaves that
-//! are too long split by rank, so that all but the order of keys is without effect:
-//! distributions that are coupled give the same run.
+//! Keys wait in a buffer. When it is full, all keys of one leaf are inserted. Oversized leaves
+//! split by rank, so only the order of keys matters: coupled distributions give identical runs.
 
 use super::board::Board;
 use super::{Choice, Keys, Strategy};
 use alluvium_model::Random;
 use alluvium_model::parameter::{BadParameter, at_least, require};
 
-/// A buffer of a tree that begins with one leaf.
+/// The insertion buffer of a tree that starts with one leaf.
 ///
 /// ```
 /// use research_models::recycling::{Choice, InsertionBuffer, Keys};
@@ -25,32 +24,32 @@ use alluvium_model::parameter::{BadParameter, at_least, require};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InsertionBuffer {
-    /// How keys are distributed.
+    /// The distribution of keys.
     pub keys: Keys,
-    /// How many keys wait at most.
+    /// The maximum number of keys in the buffer.
     pub buffered: usize,
-    /// How many keys a leaf has at most.
+    /// The maximum number of keys in a leaf.
     pub leaf: usize,
-    /// Which leaf is flushed: Golden Gate goes through them in the order of keys.
+    /// How the leaf to flush is chosen. Golden Gate visits leaves in key order.
     pub choice: Choice,
 }
 
-/// What was measured over a number of inserts.
+/// The measurements over a window of inserts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flushed {
-    /// How many keys had been inserted at the end.
+    /// The number of keys inserted by the end of the window.
     pub inserts: usize,
-    /// How many leaves there were at the end.
+    /// The number of leaves at the end of the window.
     pub leaves: usize,
-    /// Keys for each flush, on average; 0 if there was none.
+    /// The mean number of keys per flush; 0 if there was no flush.
     pub rate: f64,
 }
 
-/// More inserts than this are not simulated: keys and leaves are in memory.
+/// The maximum number of simulated inserts: keys and leaves are in memory.
 const MOST_INSERTS: usize = 1 << 27;
 
 impl InsertionBuffer {
-    /// Inserts keys, and returns what was measured over each `window` of them.
+    /// Inserts keys, and returns the measurements over each `window` of inserts.
     ///
     /// # Errors
     /// [`BadParameter`] unless buffer, leaf and window hold keys, distributions have positive
@@ -73,8 +72,8 @@ impl InsertionBuffer {
             "at most 2^27",
         )?;
         let mut random = Random::from_seed(seed);
-        // Keys and choices are drawn apart, so that distributions with the same seed are
-        // coupled.
+        // Keys and choices use separate random generators, so that distributions with the same
+        // seed are coupled.
         let mut choices = Random::from_seed(random.bits());
         let mut tree = Tree::new(self, inserts);
         let mut measured = Vec::new();
@@ -91,7 +90,7 @@ impl InsertionBuffer {
     }
 }
 
-/// A leaf: the keys in it, and those that wait for it.
+/// A leaf: the number of its keys, and of the keys that wait for it.
 #[derive(Clone, Debug, Default)]
 struct Leaf {
     keys: Vec<f64>,
@@ -101,11 +100,11 @@ struct Leaf {
 struct Tree<'a> {
     buffer: &'a InsertionBuffer,
     leaves: Vec<Leaf>,
-    /// The least key of each leaf, and its number, in order.
+    /// The smallest key of each leaf and the leaf's number, in key order.
     order: Vec<(f64, usize)>,
     /// What has most keys, or which key is drawn. The order of the gate is that of keys.
     board: Option<Board>,
-    /// Where the last flushed leaf ends.
+    /// The end of the last flushed leaf.
     gate: f64,
     waiting: usize,
     flushes: u64,
@@ -114,7 +113,7 @@ struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     fn new(buffer: &'a InsertionBuffer, inserts: usize) -> Tree<'a> {
-        // A split leaves at least half of a leaf in each part.
+        // A split leaves each part at least half full.
         let most_leaves = inserts / (buffer.leaf / 2) + 2;
         let board = (buffer.choice != Choice::GoldenGate).then(|| {
             let strategy = Strategy::plain(buffer.choice);
@@ -141,7 +140,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Returns where a key's leaf is in the order.
+    /// Returns the position of a key's leaf in key order.
     fn position(&self, key: f64) -> usize {
         self.order.partition_point(|(least, _)| *least <= key) - 1
     }
@@ -167,7 +166,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Returns the next leaf with waiting keys after the gate, and moves the gate to its end.
+    /// Returns the next leaf after the gate with waiting keys, and moves the gate to the leaf's
+    /// end.
     fn next_of_gate(&mut self) -> usize {
         let start = self.position(self.gate);
         let count = self.order.len();
@@ -181,7 +181,7 @@ impl<'a> Tree<'a> {
         self.order[at].1
     }
 
-    /// Splits a leaf into as few parts as its keys fit, as evenly as possible.
+    /// Splits a leaf into the fewest parts that hold its keys, as evenly as possible.
     fn split(&mut self, number: usize) {
         let mut keys = std::mem::take(&mut self.leaves[number].keys);
         keys.sort_unstable_by(f64::total_cmp);
@@ -217,16 +217,16 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// How probable it is that a key falls into a leaf: nearly as much for one leaf as for another,
-/// whatever the distribution of keys (Conway, Lemmas 13 to 15).
+/// The probabilities that a key falls into each leaf. They are nearly uniform for every
+/// distribution of keys (Conway, Lemmas 13 to 15).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeafWeights {
-    /// The probabilities of leaves in the order of their keys.
+    /// The probabilities of leaves in key order.
     pub probabilities: Vec<f64>,
 }
 
 impl LeafWeights {
-    /// Inserts keys into leaves of at most `leaf` keys, which split in halves.
+    /// Inserts keys into leaves of at most `leaf` keys, which split in half.
     ///
     /// # Errors
     /// [`BadParameter`] unless a leaf holds 2 keys, and there are 1 to 2^27 inserts.
@@ -235,8 +235,7 @@ impl LeafWeights {
         let some = (1..=MOST_INSERTS).contains(&inserts);
         require("the inserts", inserts as f64, some, "from 1 to 2^27")?;
         let mut random = Random::from_seed(seed);
-        // A key stands for its share of all keys: splits are by rank, so that no more is
-        // needed.
+        // A key is represented by its quantile. Splits are by rank, so this suffices.
         let mut leaves: Vec<(f64, Vec<f64>)> = vec![(0.0, Vec::new())];
         for _ in 0..inserts {
             let key = random.unit();
@@ -256,14 +255,13 @@ impl LeafWeights {
         })
     }
 
-    /// Returns how many times the average the most probable leaf is.
+    /// Returns the ratio of the highest leaf probability to the mean.
     #[must_use]
     pub fn largest(&self) -> f64 {
         self.quantile(1.0)
     }
 
-    /// Returns how many times the average a leaf is at which a share of leaves is not more
-    /// probable.
+    /// Returns the ratio to the mean of the leaf probability at the given quantile.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.probabilities.clone();

@@ -1,5 +1,5 @@
-//! Keys as they come, with distributions that are coupled: one number in 0 to 1 is a key of
-//! each.
+//! Random keys from coupled distributions: one random number between 0 and 1 determines a key of
+//! each distribution.
 
 use alluvium_model::Random;
 use alluvium_model::parameter::{BadParameter, positive};
@@ -7,17 +7,17 @@ use alluvium_model::parameter::{BadParameter, positive};
 /// A distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keys {
-    /// Evenly from 0 up to a number.
+    /// Uniform from 0 up to a bound.
     Uniform {
-        /// The number.
+        /// The exclusive upper bound.
         below: f64,
     },
-    /// Pareto, from 1 on.
+    /// Pareto with the minimum 1.
     Pareto {
         /// The exponent of the tail.
         alpha: f64,
     },
-    /// Normal around 0.
+    /// Normal with the mean 0.
     Normal {
         /// The standard deviation.
         deviation: f64,
@@ -35,7 +35,7 @@ impl Keys {
         Ok(self)
     }
 
-    /// Returns the key below which a share of all keys is. The share is above 0, and below 1.
+    /// Returns the quantile of a probability strictly between 0 and 1.
     #[must_use]
     pub fn quantile(self, share: f64) -> f64 {
         match self {
@@ -53,7 +53,7 @@ impl Keys {
 }
 
 /// Returns the quantile of the standard normal distribution (Wichura, algorithm AS 241: a
-/// rational function for the middle and two for the tails, exact to 16 digits).
+/// rational function for the middle and two for the tails, accurate to 16 digits).
 fn normal_quantile(share: f64) -> f64 {
     let from_middle = share - 0.5;
     if from_middle.abs() <= 0.425 {
@@ -70,7 +70,7 @@ fn normal_quantile(share: f64) -> f64 {
     distance.copysign(from_middle)
 }
 
-/// Returns a polynomial divided by another.
+/// Returns the quotient of two polynomials.
 fn ratio((above, below): &([f64; 8], [f64; 8]), at: f64) -> f64 {
     let value = |of: &[f64; 8]| of.iter().rev().fold(0.0, |sum, factor| sum * at + factor);
     value(above) / value(below)
@@ -166,7 +166,7 @@ mod tests {
                 "{share}: {found}"
             );
         }
-        // The pieces meet.
+        // The pieces are continuous at their boundary.
         for seam in [0.075, 0.925, (-25.0_f64).exp()] {
             let (left, right) = (
                 normal_quantile(seam * (1.0 - 1e-12)),

@@ -1,22 +1,21 @@
-//! Ball recycling: how many buffered items one flush of a leaf takes along (Conway §5).
+//! Ball recycling: the number of buffered items that a leaf flush writes (Conway §5).
 //!
 //! *Knows*: the game of balls and bins, strategies that choose a bin, bounds and estimates of
-//! their rates, the best strategy for small games, and insertion buffers over leaves that
-//! split.
+//! their rates, the best strategy for small games, and insertion buffers over splitting leaves.
 //!
-//! *Does not know*: buffers and trees of a store. A ball is an item that is buffered, a bin is
-//! a leaf on the device, and a rate of R means that each leaf written takes R items.
+//! *Does not know*: buffers and trees of a store. A ball is a buffered item, a bin is a leaf on
+//! the device, and a rate of R means that each leaf write inserts R items.
 //!
 //! *Read in this order*: this file (strategies), `game.rs`, `board.rs`, `trees.rs`,
 //! `bounds.rs`, `decision.rs`, `insertion.rs`, `keys.rs`.
 //!
-//! Source: *Conway* §5; Theorem 6 takes the bins of lowest weight by a misprint, and the
-//! heaviest are taken here.
+//! Source: *Conway* §5. Theorem 6 uses the bins of lowest weight, which is a misprint; this
+//! module uses the heaviest.
 //!
 //! Invariants:
 //!
-//! - **R1** A round takes all balls of one bin that has some, and throws as many again.
-//! - **R2** What flows into a bin flows out of it: p(i) · R = f(i) · R(i).
+//! - **R1** A round takes all balls of one non-empty bin, and throws the same number again.
+//! - **R2** The inflow of a bin equals its outflow: p(i) · R = f(i) · R(i).
 
 mod board;
 pub mod bounds;
@@ -36,16 +35,16 @@ pub use keys::Keys;
 /// How a round chooses the bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The bin with the most balls, the first of several: put light bins first, for with skew
-    /// it takes more if ties are for them.
+    /// The bin with the most balls, the first on a tie. Put light bins first: with skew the rate
+    /// is higher if light bins win ties.
     FullestBin,
-    /// The bin of a ball that is drawn evenly.
+    /// The bin of a uniformly drawn ball.
     RandomBall,
-    /// The next bin with balls after the last one, in a fixed order, around and around.
+    /// The next non-empty bin after the last one, cyclically in a fixed order.
     GoldenGate,
 }
 
-/// A strategy: a choice, perhaps only among some of the bins.
+/// A strategy: a choice, optionally restricted to some of the bins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strategy {
     choice: Choice,
@@ -59,8 +58,8 @@ impl Strategy {
         Strategy { choice, kept: None }
     }
 
-    /// Returns the aggressive strategy: it empties the lightest bin outside of `kept` that has
-    /// balls, and chooses among the kept ones once all others are empty.
+    /// Returns the aggressive strategy: it empties the lightest non-empty bin outside of `kept`,
+    /// and chooses among the kept bins once all others are empty.
     #[must_use]
     pub fn aggressive_empty(kept: Vec<usize>, choice: Choice) -> Strategy {
         Strategy {
@@ -76,8 +75,8 @@ impl From<Choice> for Strategy {
     }
 }
 
-/// Returns the bins that the aggressive strategy does well to keep: as many of the heaviest as
-/// there are balls, and all that get a ball in a throw of all of them.
+/// Returns a good set of bins for the aggressive strategy to keep: as many of the heaviest bins
+/// as there are balls, and every bin that is expected to get a ball when all balls are thrown.
 #[must_use]
 pub fn heavy_bins(weights: &[f64], balls: usize) -> Vec<usize> {
     let sum: f64 = weights.iter().sum();

@@ -1,4 +1,4 @@
-//! Reference values of Conway §2 (computed again, within 2 %), and the theorems of §5.
+//! Reference values of Conway §2 (recomputed, within 2 %), and the theorems of §5.
 
 use super::*;
 use alluvium_model::{BadParameter, Popularity};
@@ -13,7 +13,7 @@ fn zipf(bins: usize, skew: f64) -> Vec<f64> {
     (1..=bins).map(|rank| (rank as f64).powf(-skew)).collect()
 }
 
-/// One bin has nearly all weight, and the others stand for it in turn.
+/// One bin has nearly all weight. The other bins share the rest evenly.
 fn skyscraper(bins: usize) -> Vec<f64> {
     let count = bins as f64;
     let mut weights = vec![1.0 / (count * count); bins];
@@ -21,7 +21,7 @@ fn skyscraper(bins: usize) -> Vec<f64> {
     weights
 }
 
-/// Plays until about `throws` balls have been thrown, after a third as many that do not count.
+/// Plays about `throws` throws, after a warm-up of a third as many that is not counted.
 fn play(weights: &[f64], balls: usize, strategy: impl Into<Strategy>, throws: f64, rate: f64) -> Outcome {
     let game = Game::new(weights, balls, strategy).unwrap();
     let rounds = (throws / rate) as u64;
@@ -49,7 +49,7 @@ fn rates_over_a_thousand_alike_bins_are_the_reference_values() {
             let (bins, balls) = (1000.0, balls as f64);
             let most = bounds::upper(&even, balls).unwrap();
             assert!(outcome.rate < most * 1.005, "Lemma 26: {} {most}", outcome.rate);
-            // Lemma 32 says it of Random Ball; it holds of the others too.
+            // Lemma 32 states this for Random Ball; it holds for the other choices too.
             let square = (2.0 * balls + bins - 1.0) / (bins + 1.0);
             near(outcome.second_moment, square, 0.005);
             if choice == Choice::RandomBall {
@@ -70,7 +70,7 @@ fn rates_over_a_thousand_alike_bins_are_the_reference_values() {
 #[test]
 fn one_heavy_bin_is_left_to_fill_by_all_but_the_fullest_bin() {
     let mut weights = skyscraper(10_000);
-    // With ties for the heavy bin the fullest bin takes one ball for ever, otherwise two.
+    // If the heavy bin wins ties, Fullest Bin takes one ball for ever, otherwise two.
     near(play(&weights, 100, Choice::FullestBin, 2e6, 2.0).rate, 1.0, 0.02);
     weights.reverse();
     let rows = [
@@ -92,7 +92,7 @@ fn one_heavy_bin_is_left_to_fill_by_all_but_the_fullest_bin() {
 
 #[test]
 fn skewed_bins_favour_random_ball() {
-    // The lightest bin is the first: ties of the fullest bin are for it.
+    // The lightest bin is first, so it wins ties of Fullest Bin.
     let rows = [
         (1.0, 10_000, [22.1, 32.0, 19.8], 41.2),
         (2.0, 1000, [5.83, 60.2, 28.1], 88.0),
@@ -118,8 +118,8 @@ fn ties_of_the_fullest_bin_matter_where_bins_are_skewed() {
     near(rate(&weights, 1e6), 21.12, 0.01);
     weights.reverse();
     near(rate(&weights, 1e6), 22.11, 0.01);
-    // The reference of 6.4 for this game is of a run that has not settled: the lightest bin
-    // gets a ball in a million.
+    // The reference of 6.4 for this game comes from a run that had not converged: the lightest
+    // bin receives one ball in a million.
     let mut weights = zipf(1000, 2.0);
     weights.reverse();
     near(play(&weights, 1000, Choice::FullestBin, 1e6, 6.4).rate, 6.4, 0.03);

@@ -1,14 +1,14 @@
-//! Indexes over bins: the next one with balls, and the fullest one.
+//! Indexes over bins, for finding the next non-empty bin and the fullest bin.
 
-/// A set of small numbers that finds the next member in a few steps: each word of a level says
-/// which words of the level below have members.
+/// A set of small integers that finds the next member in a few steps: each bit of a level tells
+/// whether a word of the level below has members.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     levels: Vec<Vec<u64>>,
 }
 
 impl Members {
-    /// Creates an empty set of numbers below `count`.
+    /// Creates an empty set of integers below `count`.
     pub(super) fn new(count: usize) -> Members {
         let mut levels = Vec::new();
         let mut words = count.div_ceil(64).max(1);
@@ -44,7 +44,7 @@ impl Members {
         }
     }
 
-    /// Returns the least member of at least `from`.
+    /// Returns the smallest member that is at least `from`.
     pub(super) fn next(&self, from: usize) -> Option<usize> {
         let mut at = from;
         for (height, level) in self.levels.iter().enumerate() {
@@ -64,10 +64,10 @@ impl Members {
     }
 }
 
-/// Counts with the largest of them: a tree in which each node has the larger of its children.
+/// Counts with their maximum: a tree in which each node holds the greater of its children.
 #[derive(Clone, Debug)]
 pub(super) struct Largest {
-    /// The root is at 1, the leaves in the second half.
+    /// The root is at index 1, and the leaves are in the second half.
     nodes: Vec<u32>,
 }
 
@@ -96,7 +96,7 @@ impl Largest {
         }
     }
 
-    /// Returns the index of the largest count, the first of several.
+    /// Returns the index of the largest count; the first on a tie.
     pub(super) fn first(&self) -> usize {
         let half = self.nodes.len() / 2;
         let mut node = 1;

@@ -1,8 +1,9 @@
-//! Reads all that a query can reach, and says what is wrong.
+//! Checks a dictionary: reads everything that a query can reach, and reports violations.
 //!
-//! - AF1: the messages for a child have B/F bytes at most, and so has each sub-block of a leaf.
-//! - AF2: with V2 and V3 a stored node is its segments alone: its pivots are its parent's.
-//! - AF3: with V3 every node's weight is in its band, and the root's is at its limit at most.
+//! - AF1: the messages for a child occupy at most B/F bytes, as does each sub-block of a leaf.
+//! - AF2: with V2 and V3 a stored node consists of its segments only; its pivots are in its
+//!   parent.
+//! - AF3: with V3 every node's weight is in its band, and the root's weight is at most its limit.
 
 use super::error::Result;
 use super::figures::Cause;
@@ -14,12 +15,12 @@ use super::space::{Extent, Space};
 use super::tree::AffineTree;
 use std::fmt;
 
-/// Something that is wrong with a dictionary.
+/// A defect of a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The first byte of the node; none for one in memory only.
+    /// The offset of the node; `None` for a node that is only in memory.
     pub at: Option<u64>,
-    /// The invariant, and what was found.
+    /// The violated invariant and the observed value.
     pub what: String,
 }
 
@@ -32,18 +33,18 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a check saw.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// What is wrong.
+    /// The defects found.
     pub violations: Vec<Violation>,
-    /// Pairs in leaves, and messages above them.
+    /// The number of pairs in leaves, and of messages above them.
     pub elements: u64,
-    /// Nodes of each height, leaves first.
+    /// The number of nodes at each height, leaves first.
     pub levels: Vec<u64>,
 }
 
-/// A check under way.
+/// The state of a running check.
 struct Check {
     seen: Checked,
     extents: Vec<Extent>,
@@ -57,11 +58,12 @@ impl Check {
 }
 
 impl<S: Space> AffineTree<S> {
-    /// Reads the whole dictionary, and returns all that is wrong with it. Between
-    /// [`AffineTree::offer`] and the last [`AffineTree::step`] the root may break AF1.
+    /// Reads the whole dictionary and returns all defects. Between [`AffineTree::offer`] and the
+    /// last [`AffineTree::step`] the root may violate AF1.
     ///
     /// # Errors
-    /// [`Error::Poisoned`](super::Error::Poisoned). What cannot be read is reported, not returned.
+    /// [`Error::Poisoned`](super::Error::Poisoned). Unreadable nodes are reported as defects, not
+    /// as errors.
     pub fn check(&self) -> Result<Checked> {
         self.usable()?;
         let mut check = Check {
@@ -102,7 +104,8 @@ impl<S: Space> AffineTree<S> {
         }
     }
 
-    /// Returns whether every node in memory is stored as it is, so that extents can be compared.
+    /// Returns whether every node in memory equals its stored version, so that extents can be
+    /// compared.
     fn resident_is_stored(&self) -> bool {
         fn stored(node: &Inner) -> bool {
             let mut children = node.children.iter();

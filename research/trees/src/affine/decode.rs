@@ -1,9 +1,9 @@
-//! Everything that a file of an affine dictionary can hold, read from any bytes: for fuzzing.
+//! Decodes arbitrary bytes as each format of an affine dictionary's file, for fuzzing.
 
 use super::{format, space};
 
-/// Reads bytes as each of the formats, and returns how many of them they are. What is read is
-/// written the same again.
+/// Decodes the bytes as each of the formats, and returns the number of formats that accept them.
+/// Each decoded value must encode to the same bytes.
 ///
 /// ```
 /// use research_trees::affine::{decode, examples};
@@ -11,13 +11,13 @@ use super::{format, space};
 /// ```
 ///
 /// # Panics
-/// When what was read is not written the same again.
+/// When a decoded value does not encode to the same bytes.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> usize {
     format::reread(bytes) + space::format::reread(bytes)
 }
 
-/// Returns bytes of each of the formats.
+/// Returns sample bytes for each of the formats.
 #[must_use]
 pub fn examples() -> Vec<Vec<u8>> {
     let mut all = format::examples();

@@ -1,4 +1,4 @@
-//! What can go wrong with an affine dictionary, where, and what to do about it.
+//! The errors of an affine dictionary, with their location and remedy.
 
 use alluvium_base::ErrorKind;
 use alluvium_base::bytes::Truncated;
@@ -8,74 +8,74 @@ use thiserror::Error as ThisError;
 /// The result of an operation on an affine dictionary or its space.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An operation on an affine dictionary, or on its space, failed.
+/// Why an operation on an affine dictionary or its space failed.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device said so.
+    /// The device returned an error.
     #[error(transparent)]
     Device(#[from] alluvium_device::Error),
-    /// What was read is not what was written. Nothing of it was used.
+    /// The bytes read differ from the bytes written. None of them were used.
     #[error(
         "damage at byte {at}: expected {what} to be {expected}, found {found}; restore the file from a backup"
     )]
     Damaged {
-        /// The first byte of what was read, or an offset within it.
+        /// The offset of the first byte read, or of the damage within it.
         at: u64,
-        /// What is wrong.
+        /// The damaged field or structure.
         what: &'static str,
-        /// What should be there.
+        /// The expected value.
         expected: String,
-        /// What is there.
+        /// The actual value.
         found: String,
     },
-    /// The file holds no dictionary.
+    /// The file does not contain a dictionary.
     #[error("{place} holds no affine dictionary: {why}; create one first")]
     NotADictionary {
         /// The file's name.
         place: String,
-        /// What is missing.
+        /// The missing part.
         why: String,
     },
-    /// The space has a limit, and it is reached.
+    /// The space has reached its size limit.
     #[error("no space for {bytes} bytes: {used} of {capacity} are in use; give the dictionary more")]
     Full {
-        /// How many bytes were asked for.
+        /// The number of requested bytes.
         bytes: u64,
-        /// How many are in use, or wait for a commit.
+        /// The number of bytes in use or waiting for a commit to be freed.
         used: u64,
-        /// How many there are.
+        /// The capacity in bytes.
         capacity: u64,
     },
-    /// A pair is longer than a segment of a node.
+    /// A pair exceeds the maximum size of a pair.
     #[error(
         "a pair of {len} bytes exceeds the {limit} that a segment of a node takes: choose larger nodes or a smaller fanout"
     )]
     TooLong {
-        /// Bytes of the key and the value as they are stored.
+        /// The encoded size of the key and the value, in bytes.
         len: usize,
-        /// The most.
+        /// The maximum, in bytes.
         limit: usize,
     },
-    /// An option does not fit.
+    /// An option is invalid.
     #[error("option {option}: {why}")]
     BadOption {
         /// The option's name.
         option: &'static str,
-        /// What is wrong and what would be right.
+        /// The problem, and the valid range.
         why: String,
     },
-    /// A fault that was injected into a space in memory.
+    /// An injected fault of an in-memory space.
     #[error("an injected fault: a {what} of {bytes} bytes at {at} failed; mend the space")]
     Injected {
-        /// What failed.
+        /// The failed operation.
         what: &'static str,
-        /// Where.
+        /// The offset.
         at: u64,
-        /// How many bytes.
+        /// The length in bytes.
         bytes: u64,
     },
-    /// An earlier failure left a step half done in memory.
+    /// An earlier failure left an incomplete step in memory.
     #[error(
         "the dictionary refuses work since an earlier failure ({cause}): open it again from its last commit"
     )]
@@ -95,7 +95,7 @@ impl Error {
         }
     }
 
-    /// Returns what kind of error it is.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -1,9 +1,9 @@
-//! What a dictionary counts.
+//! The counters of a dictionary.
 
 use super::space::{Meter, Request};
 use std::cell::Cell;
 
-/// What requests were for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     Query,
@@ -12,7 +12,7 @@ pub(super) enum Cause {
     Commit,
 }
 
-/// Counters of a dictionary, since it was opened.
+/// The counters of a dictionary since it was opened.
 #[derive(Debug, Default)]
 pub struct Figures {
     queries: Cell<Meter>,
@@ -56,7 +56,7 @@ impl Figures {
         self.flushing.get()
     }
 
-    /// Returns the requests of subtrees that were built again.
+    /// Returns the requests of subtree rebuilds.
     #[must_use]
     pub fn rebuilding(&self) -> Meter {
         self.rebuilding.get()
@@ -68,19 +68,19 @@ impl Figures {
         self.commits.get()
     }
 
-    /// Returns how many times messages moved down a level, and how many messages did.
+    /// Returns the number of flushes by one level, and the number of messages they moved.
     #[must_use]
     pub fn flushes(&self) -> (u64, u64) {
         (self.flushes.get(), self.moved.get())
     }
 
-    /// Returns how many nodes were split, and merged.
+    /// Returns the number of splits and merges of nodes.
     #[must_use]
     pub fn changes(&self) -> (u64, u64) {
         (self.splits.get(), self.merges.get())
     }
 
-    /// Returns how many subtrees were built again, and how many leaves they had.
+    /// Returns the number of rebuilt subtrees, and the number of their leaves.
     #[must_use]
     pub fn rebuilds(&self) -> (u64, u64) {
         (self.rebuilds.get(), self.rebuilt_leaves.get())

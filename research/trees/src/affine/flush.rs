@@ -1,8 +1,9 @@
-//! Messages move down: whole nodes are read, changed and written to new places.
+//! Flushing messages down the tree: whole nodes are read, changed and written to new locations.
 //!
-//! A flush takes the messages of one child out of a node in memory, reads the child, gives it the
-//! messages, flushes what is over its limit there, and writes the child once. So each flush costs a
-//! read and a write of a node, 2(1 + αB) setups for the B/F messages it moves (Theorem 9).
+//! A flush removes the messages for one child from a node in memory, reads the child, adds the
+//! messages to it, flushes the buffers there that exceed their limit, and writes the child once.
+//! Each flush therefore costs one read and one write of a node, 2(1 + αB) setups for the B/F
+//! messages it moves (Theorem 9).
 
 use super::error::{Error, Result};
 use super::figures::{Cause, Figures};
@@ -12,7 +13,7 @@ use super::space::Space;
 use super::tree::AffineTree;
 
 impl<S: Space> AffineTree<S> {
-    /// Flushes one child of the root, and lets the root grow or shrink.
+    /// Flushes one child of the root, and grows or shrinks the root as necessary.
     pub(super) fn flush_root(&mut self, at: usize) -> Result<()> {
         assert!(at < self.root.children.len(), "the child is one of the root");
         let mut root = self.take_root();
@@ -20,7 +21,7 @@ impl<S: Space> AffineTree<S> {
         self.settle_root(root)
     }
 
-    /// Takes the root out of the dictionary, to be changed.
+    /// Removes the root from the dictionary for modification.
     pub(super) fn take_root(&mut self) -> Inner {
         let empty = Inner {
             height: 1,
@@ -29,7 +30,7 @@ impl<S: Space> AffineTree<S> {
         std::mem::replace(&mut self.root, empty)
     }
 
-    /// Puts the root back, once it is as high as it must be.
+    /// Puts the root back after adjusting its height.
     pub(super) fn settle_root(&mut self, mut root: Inner) -> Result<()> {
         loop {
             self.settle(&mut root)?;
@@ -52,19 +53,19 @@ impl<S: Space> AffineTree<S> {
         self.choose_resident()
     }
 
-    /// Makes a root of the children of one that has too many.
+    /// Splits an overfull root and makes a new root above the halves.
     fn raise_root(&mut self, root: Inner) -> Result<Inner> {
         let height = root.height + 1;
         let children = self.keep_inner(Bytes::default(), root)?;
         assert!(children.len() > 1, "a root that is too large is split");
         self.levels.resize(usize::from(height) + 1, 0);
         self.levels[usize::from(height)] = 1;
-        // The old root was counted at its height, and again by its halves.
+        // The old root was counted at its height, and its halves were counted again.
         self.levels[usize::from(height) - 1] -= 1;
         Ok(Inner { height, children })
     }
 
-    /// Makes a root of a root's only child.
+    /// Replaces the root by its only child.
     fn lower_root(&mut self, mut root: Inner) -> Result<Inner> {
         assert_eq!(root.children.len(), 1, "the root has one child");
         let mut child = root.children.pop().expect("a root has a child");
@@ -78,8 +79,8 @@ impl<S: Space> AffineTree<S> {
         Ok(inner)
     }
 
-    /// Flushes until no segment of a node is over its limit (AF1), and balances weights below it
-    /// (AF3).
+    /// Flushes until no segment of a node exceeds its limit (AF1), and balances the weights below
+    /// the node (AF3).
     pub(super) fn settle(&mut self, node: &mut Inner) -> Result<()> {
         while let Some(at) = self.over_full(node) {
             self.flush_child(node, at)?;
@@ -88,7 +89,7 @@ impl<S: Space> AffineTree<S> {
         Ok(())
     }
 
-    /// Moves the messages for a child into it, and replaces the child by what has become of it.
+    /// Moves the messages for a child into it, and replaces the child with the resulting nodes.
     pub(super) fn flush_child(&mut self, node: &mut Inner, at: usize) -> Result<()> {
         assert!(node.height > 0, "a leaf has no children");
         let below = node.height - 1;
@@ -139,7 +140,8 @@ impl<S: Space> AffineTree<S> {
 
     /// Applies messages to the pairs of a leaf.
     ///
-    /// Updates may have made a value too long for a sub-block (AF1): there is no place for it.
+    /// Fails if updates have made a value too long for a sub-block (AF1), since no part can store
+    /// it.
     pub(super) fn applied_to(&self, pairs: Vec<Pair>, messages: Vec<Msg>) -> Result<Vec<Pair>> {
         let pairs = apply(&*self.operator, pairs, messages);
         let limit = self.options.pair_limit();
@@ -190,7 +192,7 @@ impl<S: Space> AffineTree<S> {
         }
     }
 
-    /// Takes a child out of memory or off the disk, to be written again.
+    /// Removes a child from memory or reads it from disk. It must be written again.
     pub(super) fn take(&mut self, child: &mut Child, height: u8, cause: Cause) -> Result<Body> {
         assert!(self.levels[usize::from(height)] > 0, "nodes are counted");
         assert!(child.buffer.bytes() == 0, "the messages for a node go with it");
@@ -207,12 +209,12 @@ impl<S: Space> AffineTree<S> {
         Ok(body)
     }
 
-    /// Returns whether a node has more children than it may, where weights are not balanced.
+    /// Returns whether a node has too many children, in variants without weight balance.
     pub(super) fn is_large(&self, node: &Inner) -> bool {
         self.pieces(node) > 1
     }
 
-    /// Returns into how many nodes a node is split.
+    /// Returns the number of nodes that a node is split into.
     fn pieces(&self, node: &Inner) -> usize {
         match self.options.variant {
             Variant::WeightBalanced => 1,
@@ -221,7 +223,7 @@ impl<S: Space> AffineTree<S> {
         }
     }
 
-    /// Returns whether a node has so few children that it is merged with its neighbour.
+    /// Returns whether a node has too few children and must be merged with its neighbour.
     fn is_small(&self, node: &Inner) -> bool {
         match self.options.variant {
             Variant::WeightBalanced => false,
@@ -232,7 +234,7 @@ impl<S: Space> AffineTree<S> {
         }
     }
 
-    /// Returns the bytes of a node's index, which is all that a B-tree's has.
+    /// Returns the size of a node's index in bytes. A B-tree node consists of its index only.
     fn pivot_bytes(&self, node: &Inner) -> usize {
         use super::format::{FRONT_PART, INDEX_HEAD, SEGMENT_HEAD};
         let parts = node.children.iter();
@@ -242,13 +244,13 @@ impl<S: Space> AffineTree<S> {
         INDEX_HEAD + bytes
     }
 
-    /// Writes the pairs of leaves, each of at most B bytes, and returns them.
+    /// Writes pairs as leaves of at most B bytes each, and returns the leaves.
     pub(super) fn keep_leaves(&mut self, from: Bytes, pairs: &[Pair], cause: Cause) -> Result<Vec<Child>> {
         let (node_bytes, total) = (self.options.node_bytes as usize, leaf_bytes(pairs));
         if total <= node_bytes {
             return Ok(vec![self.keep_leaf_for(from, pairs, cause)?]);
         }
-        // Pairs are not divided: a leaf may have up to one more than its share.
+        // Pairs are indivisible, so a leaf may exceed its share by one pair.
         let count = total.div_ceil(node_bytes - self.options.pair_limit());
         let (mut made, mut rest, mut from) = (Vec::with_capacity(count), pairs, from);
         let mut before = 0;
@@ -282,7 +284,7 @@ impl<S: Space> AffineTree<S> {
         Ok(Child::new(from, 1, Some(link), None))
     }
 
-    /// Keeps a node, in memory or on the disk, in as many pieces as it needs.
+    /// Stores a node, in memory or on disk, split into as many pieces as necessary.
     pub(super) fn keep_inner(&mut self, from: Bytes, mut node: Inner) -> Result<Vec<Child>> {
         let count = self.pieces(&node);
         let mut made = Vec::with_capacity(count);
@@ -313,7 +315,7 @@ impl<S: Space> AffineTree<S> {
         Ok(made)
     }
 
-    /// Keeps a node in memory if nodes of its height are, and writes it otherwise.
+    /// Keeps a node in memory if nodes at its height are resident, and writes it otherwise.
     pub(super) fn keep_node(&mut self, from: Bytes, mut node: Inner, cause: Cause) -> Result<Child> {
         let (weight, height) = (node.weight(), usize::from(node.height));
         assert!(weight > 0, "a node has leaves below it");

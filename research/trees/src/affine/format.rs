@@ -1,7 +1,8 @@
-//! Nodes of an affine dictionary and what its root says, version 2. All integers little-endian.
+//! The encoding of nodes and of the root record of an affine dictionary, version 2. All integers
+//! are little-endian.
 //!
-//! An index: the pivots of a node, and where its parts are. It is in front of its node (V0, V1,
-//! B-tree), or in the parent's segment for the node (V2, V3).
+//! An index contains the pivots of a node and the locations of its parts. It is in front of its
+//! node (V0, V1, B-tree), or in the parent's segment for the node (V2, V3).
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -21,7 +22,7 @@
 //!               8  XXH3-64 of the child's index
 //! ```
 //!
-//! A segment, a part of a node that is no leaf:
+//! A segment is a part of an inner node:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -35,7 +36,8 @@
 //!               v  the operand
 //! ```
 //!
-//! A sub-block, a part of a leaf, has pairs in key order, to the end: k (2), v (4), key, value.
+//! A sub-block, a part of a leaf, contains pairs in key order, to the end: k (2), v (4), key,
+//! value.
 //!
 //! A root:
 //!
@@ -65,32 +67,33 @@ use super::space::Extent;
 use alluvium_base::bytes::{Reader, Writer};
 use alluvium_trees::paged::node::Action;
 
-/// A root that says how large sub-blocks are, and one of before, when none was chosen.
+/// The version with the size of sub-blocks, and the older version, which has no such field.
 const VERSION: u8 = 2;
 const BEFORE: u8 = 1;
-/// The most heights: far beyond what fits any device.
+/// The maximum number of heights: far more than any device can hold.
 pub(super) const MOST_HEIGHTS: usize = 64;
-/// The most bytes of the owner.
+/// The maximum size of the owner's data in bytes.
 pub(super) const MOST_OWN: usize = 512;
 
-/// Bytes of an index before its parts.
+/// The size of an index before its parts, in bytes.
 pub(super) const INDEX_HEAD: usize = 5;
-/// Bytes of a part of an index without its key: of a leaf, of a node with indexes at the parent,
-/// and of one with indexes in front.
+/// The size of a part in an index without its key, in bytes: in a leaf, in a node whose
+/// children's indexes are in it, and in a node whose children's indexes are in front of the
+/// children.
 pub(super) const LEAF_PART: usize = 14;
 pub(super) const INNER_PART: usize = 34;
 pub(super) const FRONT_PART: usize = 46;
-/// Bytes of a segment before its child's index.
+/// The size of a segment before its child's index, in bytes.
 pub(super) const SEGMENT_HEAD: usize = 4;
 
-/// Whether indexes are in front of their nodes.
+/// Returns whether indexes are in front of their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Indexes {
     Front,
     Parent,
 }
 
-/// Returns the bytes of an index.
+/// Returns the size of an index in bytes.
 pub(super) fn encode_index(index: &Index, indexes: Indexes) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);
@@ -124,7 +127,7 @@ pub(super) fn encode_index(index: &Index, indexes: Indexes) -> Vec<u8> {
     out
 }
 
-/// Reads an index, which ends where the bytes do. `at` is where they come from.
+/// Decodes an index, which extends to the end of the bytes. `at` is their offset, for errors.
 pub(super) fn decode_index(bytes: &[u8], indexes: Indexes, at: u64) -> Result<Index> {
     let mut reader = Reader::new(bytes);
     let (height, count) = (reader.u8()?, reader.u32()? as usize);
@@ -203,7 +206,7 @@ pub(super) fn encode_segment(out: &mut Vec<u8>, index: &[u8], messages: &[Msg]) 
     }
 }
 
-/// Reads a segment: the bytes of the child's index, and the messages.
+/// Decodes a segment into the bytes of the child's index, and the messages.
 pub(super) fn decode_segment(bytes: &[u8], at: u64) -> Result<(&[u8], Vec<Msg>)> {
     let mut reader = Reader::new(bytes);
     let len = reader.u32()? as usize;
@@ -232,7 +235,7 @@ pub(super) fn encode_pair(out: &mut Vec<u8>, pair: &Pair) {
         .bytes(&pair.value);
 }
 
-/// Reads a sub-block into `pairs`, behind those before it.
+/// Decodes a sub-block and appends its pairs to `pairs`.
 pub(super) fn decode_pairs(bytes: &[u8], at: u64, pairs: &mut Vec<Pair>) -> Result<()> {
     let mut reader = Reader::new(bytes);
     while reader.left() > 0 {
@@ -246,7 +249,7 @@ pub(super) fn decode_pairs(bytes: &[u8], at: u64, pairs: &mut Vec<Pair>) -> Resu
     Ok(())
 }
 
-/// What a commit keeps.
+/// The data stored by a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Root {
     pub(super) options: AffineOptions,
@@ -286,7 +289,7 @@ impl Root {
         out
     }
 
-    /// Reads a root. The memory is that of the one who opens.
+    /// Decodes a root. The caller provides the memory limit, which is not stored.
     pub(super) fn decode(bytes: &[u8], memory_bytes: u64) -> Result<Root> {
         let mut reader = Reader::new(bytes);
         let (version, number) = (reader.u8()?, reader.u8()?);
@@ -343,7 +346,8 @@ impl Root {
     }
 }
 
-/// Reads bytes as each of the formats, for fuzzing. What is read is written the same again.
+/// Decodes bytes as each of the formats, for fuzzing. Decoded values must encode to the same
+/// bytes.
 pub(super) fn reread(bytes: &[u8]) -> usize {
     let mut found = 0;
     for indexes in [Indexes::Front, Indexes::Parent] {
@@ -380,7 +384,7 @@ pub(super) fn reread(bytes: &[u8]) -> usize {
     found
 }
 
-/// Returns bytes of each of the formats.
+/// Returns sample bytes for each of the formats.
 pub(super) fn examples() -> Vec<Vec<u8>> {
     let part = |from: &[u8], below| Part {
         from: from.into(),

@@ -1,7 +1,8 @@
-//! Point queries: messages on the way down, then one sub-block of a leaf.
+//! Point queries: messages on the path from the root, then one sub-block of a leaf.
 //!
-//! Below the nodes in memory a query reads, for each level: a whole node (B-tree, V0); the node's
-//! index and one segment (V1); one segment (V2, V3), since the index came with the segment above.
+//! For each level below the nodes in memory, a query reads a whole node (B-tree, V0); the node's
+//! index and one segment (V1); or one segment (V2, V3), since the index came with the segment
+//! above.
 
 use super::error::Result;
 use super::figures::Cause;
@@ -11,14 +12,14 @@ use super::store::Piece;
 use super::tree::AffineTree;
 use alluvium_trees::paged::node::{Action, Operator};
 
-/// What is known of a key so far: the messages of the levels above, as one.
+/// The state of a lookup: the messages of the levels above, combined into one.
 struct Search<'a> {
     key: &'a [u8],
     younger: Option<Msg>,
 }
 
 impl Search<'_> {
-    /// Adds an older message, and returns whether what lies below matters no more.
+    /// Adds an older message. Returns whether it makes all older data irrelevant.
     fn meet(&mut self, operator: &dyn Operator, older: &Msg) -> bool {
         debug_assert!(*older.key == *self.key, "a message is about the key");
         let all = match self.younger.take() {
@@ -41,7 +42,7 @@ impl<S: Space> AffineTree<S> {
     ///
     /// # Errors
     /// [`Error::Damaged`](super::Error::Damaged), [`Error::Poisoned`](super::Error::Poisoned), or
-    /// as the space says.
+    /// an error of the space.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.usable()?;
         let mut search = Search { key, younger: None };
@@ -75,7 +76,7 @@ impl<S: Space> AffineTree<S> {
         found.is_some_and(|older| search.meet(&*self.operator, older))
     }
 
-    /// Reads the part of a node that a key belongs to, as the variant does.
+    /// Reads the part of a node that covers a key, or the whole node, as the variant requires.
     fn read_part_of(&self, link: &Link, height: u8, key: &[u8]) -> Result<Piece> {
         if self.options.variant.reads_whole_nodes() {
             let (index, mut pieces) = self.read_whole(Cause::Query, link, height, self.indexes())?;
@@ -87,7 +88,7 @@ impl<S: Space> AffineTree<S> {
         Ok(pieces.swap_remove(0))
     }
 
-    /// Applies what is known to the pair of a leaf.
+    /// Applies the combined message to the pair in a leaf.
     fn finish(&self, search: Search<'_>, block: &Piece) -> Result<Option<Vec<u8>>> {
         let mut pairs = Vec::new();
         super::format::decode_pairs(&block.bytes, block.at, &mut pairs)?;

@@ -1,8 +1,8 @@
-//! Dictionaries whose costs are proved in the affine model: a B-tree, and a Bε-tree that is made
-//! better in four steps (Bender et al. 2021, §4).
+//! Dictionaries with proven costs in the affine model: a B-tree, and a Bε-tree with successive
+//! improvements (Bender et al. 2021, §4).
 //!
-//! *Knows*: nodes of 512 bytes to 64 MiB, the messages in them, where pivots lie, weights, a space
-//! of extents with commits.
+//! *Knows*: nodes of 512 bytes to 64 MiB, their messages, the placement of pivots, weights, a
+//! space of extents with commits.
 //!
 //! *Does not know*: transactions, threads, clocks, sequence numbers.
 //!
@@ -17,23 +17,24 @@
 //!  the index of u is in its parent's segment for u; that of the root in front of the root
 //! ```
 //!
-//! - **AF1** The messages for a child have B/F bytes at most, whenever a query may come.
-//! - **AF2** With V2 and V3 the pivots of a node are in its parent, beside the messages for it.
+//! - **AF1** The messages for a child occupy at most B/F bytes whenever a query can run.
+//! - **AF2** With V2 and V3 the pivots of a node are in its parent, next to the messages for the
+//!   node.
 //! - **AF3** With V3 a node of height h has F^h(1 ± 1/log₂ F) leaves below it. A root may weigh
 //!   more: it grows once its weight is a sum of weights in the band.
-//! - **AF4** A node is written whole, to a place that the last commit does not reach. Its parent
-//!   names the new place, up to the root, which a commit makes durable: no crash tears a subtree
-//!   that is built again.
-//! - **AF5** A step that fails ends all work until the dictionary is opened again: messages that
-//!   were on their way are in neither node.
+//! - **AF4** A node is written as a whole, to a location that the last commit does not reference.
+//!   Its parent refers to the new location, up to the root, and a commit makes the root durable:
+//!   a crash cannot tear a rebuilt subtree.
+//! - **AF5** After a failed step the dictionary refuses all work until it is reopened: messages
+//!   in transit are in neither node.
 //!
-//! Where this differs from the source:
+//! Differences from the source:
 //!
-//! - A flush reads and writes the child alone. Its parent is in memory and is written once, after
+//! - A flush reads and writes only the child. Its parent is in memory and is written once, after
 //!   all of its flushes, instead of one segment at a time in place.
-//! - The source's upper limit for a root leaves weights for which there is no tree: two children of
-//!   F^h(1 − 1/log F) leaves are more than F^h(1 + 1/log F). AF3 closes such gaps.
-//! - The top of the tree in memory is whole levels, not what was used last.
+//! - The source's upper limit for a root excludes some weights for which no tree exists: two
+//!   children of F^h(1 − 1/log F) leaves are more than F^h(1 + 1/log F). AF3 closes such gaps.
+//! - The part of the tree in memory consists of whole top levels, not of recently used nodes.
 
 mod check;
 mod decode;

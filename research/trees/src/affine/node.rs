@@ -1,13 +1,13 @@
-//! Nodes in memory: children, the messages for them, and leaves.
+//! Nodes in memory: children with their messages, and leaves.
 
 use super::space::Extent;
 use alluvium_trees::paged::node::{Action, Operator, merge};
 use std::sync::Arc;
 
-/// Bytes in memory of their own, as long as they are.
+/// Bytes that own their allocation, without excess capacity.
 pub(super) type Bytes = Box<[u8]>;
 
-/// Bytes of a pair and of a message beside key and value.
+/// The encoding overhead of a pair and of a message, in bytes.
 pub(super) const PAIR_HEAD: usize = 6;
 pub(super) const MESSAGE_HEAD: usize = 7;
 
@@ -20,13 +20,13 @@ pub(super) struct Msg {
 }
 
 impl Msg {
-    /// Returns its bytes as it is stored.
+    /// Returns the encoded size of the message in bytes.
     pub(super) fn bytes(&self) -> usize {
         MESSAGE_HEAD + self.key.len() + self.operand.len()
     }
 }
 
-/// A key and its value.
+/// A pair of a key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) key: Bytes,
@@ -34,40 +34,40 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Returns its bytes as it is stored.
+    /// Returns the encoded size of the pair in bytes.
     pub(super) fn bytes(&self) -> usize {
         PAIR_HEAD + self.key.len() + self.value.len()
     }
 }
 
-/// Returns the bytes of a leaf.
+/// Returns the encoded size of a leaf in bytes.
 pub(super) fn leaf_bytes(pairs: &[Pair]) -> usize {
     pairs.iter().map(Pair::bytes).sum()
 }
 
-/// Where a part of a node lies: the segment for one child, or a sub-block of a leaf.
+/// A part of a node: the segment for one child, or a sub-block of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The first key that belongs to it; empty for the first part of all.
+    /// The smallest key that belongs to the part; empty for the first part of the first node.
     pub(super) from: Bytes,
-    /// Its bytes, behind those of the parts before it.
+    /// Its length in bytes. The parts are stored one after the other.
     pub(super) bytes: u32,
     pub(super) sum: u64,
-    /// The child, in a node that is no leaf.
+    /// The child, in an inner node.
     pub(super) below: Option<Below>,
 }
 
-/// Where a child lies.
+/// The location of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Below {
     pub(super) extent: Extent,
-    /// Leaves below it, itself included.
+    /// The number of leaves below it, including itself.
     pub(super) weight: u64,
-    /// Bytes and checksum of the child's index, if it is in front of the child.
+    /// The size and checksum of the child's index, if the index is in front of the child.
     pub(super) front: Option<(u32, u64)>,
 }
 
-/// The pivots of a node and where its parts are.
+/// The pivots of a node and the locations of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Index {
     pub(super) height: u8,
@@ -75,14 +75,14 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Returns the part that a key belongs to.
+    /// Returns the part that covers a key.
     pub(super) fn find(&self, key: &[u8]) -> usize {
         debug_assert!(!self.parts.is_empty(), "a node has parts");
         let behind = self.parts.partition_point(|part| *part.from <= *key);
         behind.saturating_sub(1)
     }
 
-    /// Returns where a part begins, behind the index if that is in front.
+    /// Returns the offset of a part from the first part.
     pub(super) fn offset(&self, part: usize) -> u64 {
         debug_assert!(part <= self.parts.len(), "the part is one of the node");
         self.parts
@@ -93,40 +93,40 @@ impl Index {
     }
 }
 
-/// Where a node is stored, and where its pivots are.
+/// The location of a stored node and of its pivots.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) extent: Extent,
     pub(super) pivots: Pivots,
 }
 
-/// Where the pivots of a node are.
+/// The location of a node's pivots.
 #[derive(Clone, Debug)]
 pub(super) enum Pivots {
-    /// At the parent (AF2).
+    /// In the parent (AF2).
     Parent(Arc<Index>),
-    /// In front of the node: their bytes and checksum.
+    /// In front of the node, with their size and checksum.
     Front(u32, u64),
 }
 
-/// A child of a node, and the messages for it.
+/// A child of a node, with the messages for it.
 #[derive(Debug)]
 pub(super) struct Child {
-    /// The first key that belongs to it; empty for the first child of all.
+    /// The smallest key that belongs to it; empty for the first child.
     pub(super) from: Bytes,
-    /// Leaves below it, itself included.
+    /// The number of leaves below it, including itself.
     pub(super) weight: u64,
     pub(super) buffer: Buffer,
-    /// Where it is stored, if that is how it is now.
+    /// The child's location on disk, if the stored version is current.
     pub(super) link: Option<Link>,
-    /// It, if it is in memory.
+    /// The child itself, if it is in memory.
     pub(super) node: Option<Box<Inner>>,
 }
 
-/// A node with children.
+/// An inner node.
 #[derive(Debug)]
 pub(super) struct Inner {
-    /// One more than that of its children; leaves have none.
+    /// The height: one more than that of its children; leaves have height 0.
     pub(super) height: u8,
     pub(super) children: Vec<Child>,
 }
@@ -139,7 +139,7 @@ pub(super) enum Body {
 }
 
 impl Child {
-    /// Returns a child without messages: a node that was written, or one in memory.
+    /// Returns a child without messages, either stored or in memory.
     pub(super) fn new(from: Bytes, weight: u64, link: Option<Link>, node: Option<Box<Inner>>) -> Child {
         assert!(
             link.is_some() || node.is_some(),
@@ -156,7 +156,7 @@ impl Child {
     }
 }
 
-/// The messages for a child, in key order, one for each key.
+/// The messages for a child in key order, at most one per key.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     messages: Vec<Msg>,
@@ -173,7 +173,7 @@ impl Buffer {
         Buffer { messages, bytes }
     }
 
-    /// Returns their bytes as they are stored.
+    /// Returns the encoded size of the messages in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -182,19 +182,19 @@ impl Buffer {
         &self.messages
     }
 
-    /// Takes them all.
+    /// Removes and returns all messages.
     pub(super) fn take(&mut self) -> Vec<Msg> {
         self.bytes = 0;
         std::mem::take(&mut self.messages)
     }
 
-    /// Returns the message about a key.
+    /// Returns the message for a key.
     pub(super) fn get(&self, key: &[u8]) -> Option<&Msg> {
         let found = self.messages.binary_search_by(|other| (*other.key).cmp(key));
         found.ok().map(|at| &self.messages[at])
     }
 
-    /// Adds a message in place of the one about its key.
+    /// Adds a message, replacing the previous message for its key.
     pub(super) fn put(&mut self, message: Msg) {
         self.bytes += message.bytes();
         match self
@@ -215,19 +215,19 @@ impl Buffer {
 }
 
 impl Inner {
-    /// Returns the leaves below.
+    /// Returns the number of leaves below.
     pub(super) fn weight(&self) -> u64 {
         self.children.iter().map(|child| child.weight).sum()
     }
 
-    /// Returns the child that a key belongs to.
+    /// Returns the child that covers a key.
     pub(super) fn find(&self, key: &[u8]) -> usize {
         debug_assert!(!self.children.is_empty(), "a node has children");
         let behind = self.children.partition_point(|child| *child.from <= *key);
         behind.saturating_sub(1)
     }
 
-    /// Adds younger messages to those for the children.
+    /// Adds younger messages to the buffers of the children.
     pub(super) fn deliver(&mut self, operator: &dyn Operator, messages: Vec<Msg>) {
         assert!(!self.children.is_empty(), "a node has children");
         let mut shares: Vec<Vec<Msg>> = self.children.iter().map(|_| Vec::new()).collect();
@@ -251,7 +251,7 @@ impl Inner {
     }
 }
 
-/// Returns the message that an older and a younger one about a key are together.
+/// Combines an older and a younger message for the same key.
 pub(super) fn joined(operator: &dyn Operator, older: &Msg, younger: Msg) -> Msg {
     debug_assert!(older.key == younger.key, "they are about one key");
     if younger.action != Action::Update {
@@ -269,7 +269,7 @@ pub(super) fn joined(operator: &dyn Operator, older: &Msg, younger: Msg) -> Msg 
     Msg { key, action, operand }
 }
 
-/// Merges older and younger messages, both in key order, one for each key.
+/// Merges older and younger messages. Both are in key order, with at most one message per key.
 pub(super) fn join(operator: &dyn Operator, older: Vec<Msg>, younger: Vec<Msg>) -> Vec<Msg> {
     let mut out = Vec::with_capacity(older.len() + younger.len());
     let mut older = older.into_iter().peekable();
@@ -290,7 +290,7 @@ pub(super) fn join(operator: &dyn Operator, older: Vec<Msg>, younger: Vec<Msg>) 
     out
 }
 
-/// Returns the value of a key after a message, if it has one.
+/// Returns the value of a key after a message; `None` if the key does not exist.
 pub(super) fn applied(operator: &dyn Operator, value: Option<Bytes>, message: Msg) -> Option<Bytes> {
     match (message.action, value) {
         (Action::Insert, _) => Some(message.operand),
@@ -303,7 +303,7 @@ pub(super) fn applied(operator: &dyn Operator, value: Option<Bytes>, message: Ms
     }
 }
 
-/// Applies messages to the pairs of a leaf, both in key order.
+/// Applies messages to the pairs of a leaf. Both are in key order.
 pub(super) fn apply(operator: &dyn Operator, pairs: Vec<Pair>, messages: Vec<Msg>) -> Vec<Pair> {
     let mut out = Vec::with_capacity(pairs.len() + messages.len());
     let mut pairs = pairs.into_iter().peekable();

@@ -1,29 +1,30 @@
-//! What an affine dictionary is made with.
+//! The options of an affine dictionary.
 
 use super::error::{Error, Result};
 use alluvium_model::nodes;
 
-/// How nodes are laid out and kept in balance: a B-tree, and four steps from a plain Bε-tree to the
-/// one of Theorem 9. Each step adds one thing to the one before.
+/// The layout of nodes and the balancing scheme: a B-tree, and four steps from a plain Bε-tree to
+/// the tree of Theorem 9. Each step adds one improvement to the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Variant {
-    /// A B-tree: nodes are full of pivots, messages go to their leaves at once, and whole nodes are
-    /// read.
+    /// A B-tree: nodes are full of pivots, messages go directly to the leaves, and queries read
+    /// whole nodes.
     BTree,
-    /// V0: a Bε-tree whose nodes are read whole.
+    /// V0: a Bε-tree whose queries read whole nodes.
     Naive,
-    /// V1: the messages of each child are a segment of their own. A query reads a node's pivots,
+    /// V1: the messages for each child form a separate segment. A query reads a node's pivots,
     /// then one segment.
     Segmented,
-    /// V2: the pivots of a node are in its parent's segment for it, so that a query needs one read
-    /// a level.
+    /// V2: the pivots of a node are in its parent's segment for it, so a query needs one read per
+    /// level.
     ParentPivots,
-    /// V3: the same, with subtrees that are built again when one weighs too much or too little.
+    /// V3: V2 with weight balance: a subtree is rebuilt when its weight leaves the permitted
+    /// band.
     WeightBalanced,
 }
 
 impl Variant {
-    /// All of them, from the plainest on.
+    /// All variants, the plainest first.
     pub const ALL: [Variant; 5] = [
         Variant::BTree,
         Variant::Naive,
@@ -32,7 +33,7 @@ impl Variant {
         Variant::WeightBalanced,
     ];
 
-    /// Returns a name for tables.
+    /// Returns the variant's name for tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,22 +50,22 @@ impl Variant {
         matches!(self, Variant::BTree | Variant::Naive)
     }
 
-    /// Returns whether pivots stand in the parent (AF2).
+    /// Returns whether a node's pivots are stored in its parent (AF2).
     pub(super) fn has_pivots_in_parent(self) -> bool {
         matches!(self, Variant::ParentPivots | Variant::WeightBalanced)
     }
 }
 
-/// What nodes are chosen for.
+/// The operation that the node size is optimised for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Goal {
-    /// Queries of a B-tree cost least (Corollary 7).
+    /// Minimises the cost of B-tree queries (Corollary 7).
     Queries,
-    /// Inserts into a Bε-tree with √B children cost least (Table 3).
+    /// Minimises the cost of inserts into a Bε-tree with √B children (Table 3).
     Inserts,
 }
 
-/// Sizes and limits. All but `memory_bytes` are kept in the file.
+/// Sizes and limits. The file stores all of them except `memory_bytes`.
 ///
 /// ```
 /// use research_trees::affine::{AffineOptions, Goal, Variant};
@@ -78,24 +79,25 @@ pub enum Goal {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AffineOptions {
-    /// B: bytes of a node, 512 to 64 MiB.
+    /// B: the size of a node in bytes, 512 to 64 MiB.
     pub node_bytes: u32,
-    /// F: children of a node, at least 3. A B-tree has as many as fit.
+    /// F: the maximum number of children of a node, at least 3. A B-tree node has as many as fit.
     pub fanout: u32,
-    /// Bytes of a usual element, a key and its value. F and B are compared in elements.
+    /// The size of a typical element, a key and its value, in bytes. F and B are compared in
+    /// elements.
     pub element_bytes: u32,
-    /// Bytes of a sub-block of a leaf, which TokuDB calls a basement node. None stands for B/F.
-    /// Trees that read nodes whole have none.
+    /// The size of a sub-block of a leaf in bytes, which TokuDB calls a basement node. `None`
+    /// means B/F. Variants that read whole nodes have no sub-blocks.
     pub leaf_block_bytes: Option<u32>,
-    /// The layout.
+    /// The variant, which determines the layout.
     pub variant: Variant,
-    /// M: memory for the nodes of the upper levels, each counted as `node_bytes`. A level is in
-    /// memory if it fits with all levels above it; the root always is.
+    /// M: the memory for the nodes of the upper levels, each counted as `node_bytes`. A level is
+    /// kept in memory if it fits together with all levels above it; the root is always in memory.
     pub memory_bytes: u64,
 }
 
 impl Default for AffineOptions {
-    /// Returns those of TokuDB: nodes of 4 MiB with 16 children (§1 and §4).
+    /// Returns TokuDB's options: nodes of 4 MiB with 16 children (§1 and §4).
     fn default() -> AffineOptions {
         AffineOptions {
             node_bytes: 4 << 20,
@@ -108,21 +110,21 @@ impl Default for AffineOptions {
     }
 }
 
-/// The smallest and the largest node.
+/// The minimum and maximum size of a node.
 const LEAST_NODE: u32 = 512;
 const MOST_NODE: u32 = 64 << 20;
-/// The most children.
+/// The maximum number of children.
 const MOST_FANOUT: u32 = 1 << 16;
-/// With fewer children, nodes of neighbouring heights may have the same weight (AF3).
+/// With fewer children, nodes of adjacent heights could have the same weight (AF3).
 const LEAST_BALANCED: u32 = 8;
 const _: () = assert!(LEAST_NODE < MOST_NODE && LEAST_BALANCED > 2);
 
 impl AffineOptions {
-    /// Returns the options with which a device does best whose transfer of one byte costs
-    /// `alpha_byte` setups, as the affine model predicts (Table 3).
+    /// Returns the optimal options for a device on which the transfer of one byte costs
+    /// `alpha_byte` setups, as predicted by the affine model (Table 3).
     ///
     /// # Errors
-    /// [`Error::BadOption`] when α of an element is not above 0 and below 1; or as
+    /// [`Error::BadOption`] when α of an element is not above 0 and below 1; also the errors of
     /// [`AffineOptions::checked`].
     pub fn best_for(
         alpha_byte: f64,
@@ -147,10 +149,10 @@ impl AffineOptions {
         options.checked()
     }
 
-    /// Checks that a dictionary can be made with these options, and returns them.
+    /// Returns the options if they are valid.
     ///
     /// # Errors
-    /// [`Error::BadOption`], which says what would be right.
+    /// [`Error::BadOption`] with the valid range.
     pub fn checked(self) -> Result<AffineOptions> {
         let AffineOptions {
             node_bytes,
@@ -195,7 +197,7 @@ impl AffineOptions {
         Ok(self)
     }
 
-    /// Checks the size of a sub-block, if one was chosen.
+    /// Checks the size of a sub-block, if it is set.
     fn check_leaf_block(&self) -> Result<()> {
         let Some(bytes) = self.leaf_block_bytes else {
             return Ok(());
@@ -207,7 +209,7 @@ impl AffineOptions {
             );
             return Err(bad("leaf_block_bytes", why));
         }
-        // As few elements as a node may have.
+        // The minimum number of elements in a node.
         let (least, most) = (self.element_bytes.saturating_mul(4), self.node_bytes);
         if !(least..=most).contains(&bytes) {
             let why = format!(
@@ -218,7 +220,7 @@ impl AffineOptions {
         Ok(())
     }
 
-    /// Returns the most bytes of the messages for one child (AF1).
+    /// Returns the maximum size of the messages for one child, in bytes (AF1).
     pub(super) fn segment_bytes(&self) -> usize {
         match self.variant {
             Variant::BTree => 0,
@@ -226,7 +228,7 @@ impl AffineOptions {
         }
     }
 
-    /// Returns the most bytes of a sub-block of a leaf; none where a leaf is one.
+    /// Returns the maximum size of a sub-block in bytes; `None` if a leaf is a single block.
     pub(super) fn sub_block_bytes(&self) -> Option<usize> {
         match (self.variant, self.leaf_block_bytes) {
             (Variant::BTree, _) => None,
@@ -235,7 +237,7 @@ impl AffineOptions {
         }
     }
 
-    /// Returns the most bytes of a pair as it is stored.
+    /// Returns the maximum encoded size of a pair, in bytes.
     pub(super) fn pair_limit(&self) -> usize {
         match self.variant {
             Variant::BTree => (self.node_bytes / 4) as usize,
@@ -246,14 +248,14 @@ impl AffineOptions {
         }
     }
 
-    /// Returns the most children of a node whose weight is not balanced; a B-tree has as many as
-    /// fit.
+    /// Returns the maximum number of children of a node without weight balance; a B-tree node has
+    /// as many as fit.
     pub(super) fn most_children(&self) -> usize {
         (self.fanout as usize * 3).div_ceil(2)
     }
 }
 
-/// Checks α: what one byte, or one element, costs in setups (Definition 2).
+/// Checks α, the cost of one byte or one element in setups (Definition 2).
 ///
 /// # Errors
 /// [`Error::BadOption`] unless it is above 0, at most 1, and finite.
@@ -371,7 +373,7 @@ mod tests {
 
     #[test]
     fn the_model_chooses_the_nodes_of_table_2() {
-        // Spec 1.5: the best nodes for inserts in MiB, and those of a B-tree in KiB.
+        // Spec 1.5: the best node sizes for inserts in MiB, and for a B-tree in KiB.
         let disks = [
             (0.033 / 15.0, 2.7, 263.0),
             (0.041 / 13.0, 1.9, 192.0),

@@ -1,7 +1,8 @@
-//! Subtrees that are built again, weights that must be in their band (AF3), and bulk loads.
+//! Rebuilding subtrees, keeping weights within their band (AF3), and bulk loads.
 //!
-//! When a node's weight leaves its band, its parent's whole subtree is built again (§4.3). If the
-//! parent is out of its own band, it is left to the parent's parent: the highest one counts.
+//! When a node's weight leaves its band, its parent's whole subtree is rebuilt (§4.3). If the
+//! parent is also out of its band, the rebuild moves to the parent's parent, up to the highest
+//! such node.
 
 use super::error::{Error, Result};
 use super::figures::{Cause, Figures};
@@ -11,7 +12,7 @@ use super::options::Variant;
 use super::space::Space;
 use super::tree::AffineTree;
 
-/// The weights that a node of one height may have.
+/// The permitted weights of nodes at one height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Band {
     pub(super) least: u64,
@@ -32,9 +33,9 @@ impl Band {
         (self.least..=self.most).contains(&weight)
     }
 
-    /// Returns the most that a root of this height may weigh. Some weights above the band are no
-    /// sum of weights in the band: k nodes weigh too little, and k + 1 too much. A root grows where
-    /// there are no more such gaps.
+    /// Returns the maximum weight of a root at this height. Some weights above the band are not
+    /// sums of weights in the band: k nodes weigh too little, and k + 1 too much. A root grows at
+    /// the weight beyond which there are no such gaps.
     pub(super) fn most_of_root(self) -> u64 {
         debug_assert!(self.least > 0 && self.least <= self.most, "a band has a weight");
         let slack = (self.most - self.least).max(1);
@@ -43,7 +44,7 @@ impl Band {
     }
 }
 
-/// How full leaves are that are written for a whole subtree, in quarters.
+/// The fill of leaves written by a rebuild, in quarters.
 const FULL: usize = 3;
 const QUARTERS: usize = 4;
 const _: () = assert!(
@@ -51,7 +52,7 @@ const _: () = assert!(
     "more than half full, and less than full"
 );
 
-/// Makes leaves of pairs that come in order.
+/// Builds leaves from pairs in key order.
 pub(super) struct Leaves {
     pending: Vec<Pair>,
     bytes: usize,
@@ -76,7 +77,7 @@ impl Leaves {
         }
     }
 
-    /// Adds a pair, and writes a leaf once there are enough pairs for it and for another.
+    /// Adds a pair, and writes a leaf once the pending pairs suffice for two leaves.
     pub(super) fn push<S: Space>(&mut self, tree: &mut AffineTree<S>, pair: Pair) -> Result<()> {
         let full = tree.options.node_bytes as usize * FULL / QUARTERS;
         self.bytes += pair.bytes();
@@ -97,7 +98,7 @@ impl Leaves {
         Ok(())
     }
 
-    /// Writes what is left, and returns the leaves: one at least.
+    /// Writes the remaining pairs, and returns the leaves, of which there is at least one.
     pub(super) fn finish<S: Space>(mut self, tree: &mut AffineTree<S>, from: Bytes) -> Result<Vec<Child>> {
         if !self.pending.is_empty() || self.made.is_empty() {
             let next = self.next_from();
@@ -111,7 +112,8 @@ impl Leaves {
 }
 
 impl<S: Space> AffineTree<S> {
-    /// Returns whether a child of a node is out of its band while the node is not.
+    /// Returns whether a child of a node is out of its band while the node itself is within its
+    /// own.
     pub(super) fn must_rebuild(&self, node: &Inner) -> bool {
         Band::of(self.options.fanout, node.height).has(node.weight()) && self.has_strayed(node)
     }
@@ -121,12 +123,12 @@ impl<S: Space> AffineTree<S> {
         node.height > 1 && node.children.iter().any(|child| !band.has(child.weight))
     }
 
-    /// Returns whether a root is as high as its weight asks for, with children in their bands.
+    /// Returns whether the root's height matches its weight and its children are in their bands.
     pub(super) fn root_fits(&self, root: &Inner) -> bool {
         root.height == self.root_height(root.weight()) && !self.has_strayed(root)
     }
 
-    /// Returns the height of a root of that weight: the least one whose limit it is within.
+    /// Returns the height of a root with this weight: the lowest whose limit is not exceeded.
     fn root_height(&self, weight: u64) -> u8 {
         let balanced = self.options.variant == Variant::WeightBalanced;
         let fits = |height: &u8| {
@@ -141,11 +143,12 @@ impl<S: Space> AffineTree<S> {
             .unwrap_or(MOST_HEIGHTS as u8 - 1)
     }
 
-    /// Returns how many children a node gets that is built with its whole subtree.
+    /// Returns the number of children of a node in a rebuilt subtree.
     fn bulk_fanout(&self) -> u64 {
         match self.options.variant {
             Variant::BTree => {
-                // Pivots are as long as the keys of usual elements, or shorter.
+                // The estimate assumes that pivots are at most as long as the keys of typical
+                // elements.
                 let part = FRONT_PART + SEGMENT_HEAD + self.options.element_bytes as usize / 4;
                 let bytes = (self.options.node_bytes as usize).saturating_sub(INDEX_HEAD) * FULL / QUARTERS;
                 (bytes / part).max(2) as u64
@@ -154,7 +157,7 @@ impl<S: Space> AffineTree<S> {
         }
     }
 
-    /// Builds the subtree of a node again: its messages are applied, its leaves are three quarters
+    /// Rebuilds the subtree of a node: its messages are applied, its leaves are three quarters
     /// full, and the weights of its nodes are even.
     pub(super) fn rebuild(&mut self, node: Inner) -> Result<Inner> {
         let height = node.height;
@@ -163,7 +166,7 @@ impl<S: Space> AffineTree<S> {
         self.build(leaves, height)
     }
 
-    /// Builds the whole tree again, as high as it must be then.
+    /// Rebuilds the whole tree with the height that its weight requires.
     pub(super) fn rebuild_root(&mut self, root: Inner) -> Result<Inner> {
         assert_eq!(self.levels[usize::from(root.height)], 1, "there is one root");
         self.levels[usize::from(root.height)] -= 1;
@@ -171,11 +174,11 @@ impl<S: Space> AffineTree<S> {
         self.raise(leaves)
     }
 
-    /// Makes a root above leaves.
+    /// Builds a root above leaves.
     pub(super) fn raise(&mut self, leaves: Vec<Child>) -> Result<Inner> {
         let height = self.root_height(leaves.len() as u64);
         self.levels.resize(usize::from(height) + 1, 0);
-        // What is below is written at once: it may be more than the memory takes.
+        // The nodes below are written immediately, since they may exceed the memory limit.
         let before = std::mem::replace(&mut self.resident_height, height);
         let built = self.build(leaves, height);
         self.resident_height = before.min(height).max(1);
@@ -201,7 +204,7 @@ impl<S: Space> AffineTree<S> {
         Ok(leaves)
     }
 
-    /// Takes a subtree apart: its pairs, with all messages applied, in order.
+    /// Collects the pairs of a subtree in order, with all messages applied.
     fn gather(&mut self, mut child: Child, height: u8, leaves: &mut Leaves) -> Result<()> {
         let messages = child.buffer.take();
         match self.take(&mut child, height, Cause::Rebuild)? {
@@ -220,7 +223,7 @@ impl<S: Space> AffineTree<S> {
         Ok(())
     }
 
-    /// Builds a node of a height above leaves.
+    /// Builds a node at the given height above leaves.
     fn build(&mut self, leaves: Vec<Child>, height: u8) -> Result<Inner> {
         assert!(height > 0 && !leaves.is_empty(), "a node has leaves below it");
         if height == 1 {
@@ -243,13 +246,13 @@ impl<S: Space> AffineTree<S> {
         Ok(Inner { height, children })
     }
 
-    /// Returns how many children of one height less a weight is shared by.
+    /// Returns the number of children, one height lower, that share a weight.
     fn shares(&self, weight: u64, height: u8) -> u64 {
         let fanout = self.bulk_fanout();
         let usual = fanout.saturating_pow(u32::from(height) - 1);
         let nearest = (weight + usual / 2) / usual;
         if self.options.variant != Variant::WeightBalanced {
-            // Never more than there are leaves, never more than a node takes.
+            // The number is at most the number of leaves and the maximum fan-out of a node.
             return weight.div_ceil(usual).clamp(1, fanout);
         }
         let band = Band::of(self.options.fanout, height - 1);
@@ -257,11 +260,11 @@ impl<S: Space> AffineTree<S> {
         nearest.clamp(fewest.max(1), most.max(fewest).max(1))
     }
 
-    /// Fills an empty dictionary with pairs in key order, and commits nothing.
+    /// Fills an empty dictionary with pairs in key order. Does not commit.
     ///
     /// # Errors
     /// [`Error::BadOption`] when the dictionary is not empty or the keys are not in order;
-    /// [`Error::TooLong`]; or as the space says: the dictionary refuses work from then on.
+    /// [`Error::TooLong`]; or an error of the space, after which the dictionary refuses work.
     pub fn load_sorted(&mut self, pairs: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
         self.usable()?;
         let done = self.load_pairs(pairs.into_iter());

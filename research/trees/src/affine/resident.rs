@@ -1,4 +1,4 @@
-//! Which nodes are in memory: those of the upper levels.
+//! Residency of nodes: the upper levels are kept in memory.
 
 use super::error::Result;
 use super::figures::Cause;
@@ -7,8 +7,8 @@ use super::space::Space;
 use super::tree::AffineTree;
 
 impl<S: Space> AffineTree<S> {
-    /// Chooses the levels that are in memory: as many as fit, from the root's on. Nodes of the
-    /// others are written.
+    /// Chooses the levels to keep in memory, as many as fit, starting with the root. Nodes of
+    /// other levels are written to disk.
     pub(super) fn choose_resident(&mut self) -> Result<()> {
         let (node_bytes, mut height, mut bytes) =
             (u64::from(self.options.node_bytes), self.root.height, 0u64);
@@ -33,7 +33,7 @@ impl<S: Space> AffineTree<S> {
         Ok(())
     }
 
-    /// Writes what is in memory below the least height that may be, and forgets it.
+    /// Writes the nodes below the lowest resident height, and drops them from memory.
     fn evict(&self, node: &mut Inner) -> Result<()> {
         debug_assert!(node.height > 0, "a leaf is not in memory");
         for child in &mut node.children {
@@ -49,7 +49,7 @@ impl<S: Space> AffineTree<S> {
         Ok(())
     }
 
-    /// Writes nodes in memory that are not stored as they are.
+    /// Writes the nodes in memory that differ from their stored version.
     pub(super) fn store_dirty(&self, node: &mut Inner) -> Result<()> {
         for child in &mut node.children {
             if let (Some(inner), None) = (&mut child.node, &child.link) {
@@ -64,10 +64,10 @@ impl<S: Space> AffineTree<S> {
         Ok(())
     }
 
-    /// Reads the nodes of the levels that may be in memory.
+    /// Loads the nodes of the resident levels.
     ///
     /// # Errors
-    /// As the space says.
+    /// Errors of the space.
     pub fn warm(&mut self) -> Result<()> {
         self.usable()?;
         let mut root = self.take_root();
@@ -92,7 +92,7 @@ impl<S: Space> AffineTree<S> {
         Ok(())
     }
 
-    /// Returns the bytes of the nodes in memory, as they would be stored: M of the model.
+    /// Returns the encoded size of the nodes in memory, in bytes: M of the model.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         fn below(node: &Inner) -> u64 {

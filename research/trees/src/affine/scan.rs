@@ -1,7 +1,7 @@
-//! Range queries: leaf after leaf, with the messages for each applied.
+//! Range queries: leaves in key order, with their pending messages applied.
 //!
-//! A node costs a read for each of its segments in the range, a leaf one read of the sub-blocks in
-//! the range. With whole nodes each is read once.
+//! A node costs one read for each of its segments in the range; a leaf costs one read for its
+//! sub-blocks in the range. Variants that read whole nodes read each node once.
 
 use super::error::Result;
 use super::figures::Cause;
@@ -11,10 +11,10 @@ use super::space::Space;
 use super::tree::AffineTree;
 use std::ops::ControlFlow;
 
-/// What is done with each pair, and whether more are wanted.
+/// The visitor of pairs, which determines whether the scan continues.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// The range, and what is done with each pair.
+/// The range and the visitor.
 struct Walk<'a, 'v> {
     from: &'a [u8],
     to: Option<&'a [u8]>,
@@ -22,7 +22,7 @@ struct Walk<'a, 'v> {
 }
 
 impl Walk<'_, '_> {
-    /// Returns whether keys from `first` up to, without, `next` may be in the range.
+    /// Returns whether the range may contain keys from `first` up to `next`, exclusive.
     fn meets(&self, first: &[u8], next: Option<&[u8]>) -> bool {
         self.to.is_none_or(|to| first < to) && next.is_none_or(|next| next > self.from)
     }
@@ -33,7 +33,7 @@ impl Walk<'_, '_> {
 }
 
 impl<S: Space> AffineTree<S> {
-    /// Visits the pairs from one key up to, without, another, in key order, until the visitor
+    /// Visits the pairs from one key up to another, exclusive, in key order, until the visitor
     /// breaks.
     ///
     /// ```
@@ -56,7 +56,7 @@ impl<S: Space> AffineTree<S> {
     /// ```
     ///
     /// # Errors
-    /// As [`AffineTree::get`].
+    /// The errors of [`AffineTree::get`].
     pub fn scan(&self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<()> {
         self.usable()?;
         if to.is_some_and(|to| to <= from) {
@@ -66,7 +66,8 @@ impl<S: Space> AffineTree<S> {
         self.scan_node(&mut walk, &self.root, Vec::new(), None).map(drop)
     }
 
-    /// Visits the pairs below a node in memory. `younger` are messages of the nodes above.
+    /// Visits the pairs below a node in memory. `younger` contains the messages of the nodes
+    /// above.
     fn scan_node(
         &self,
         walk: &mut Walk<'_, '_>,
@@ -175,7 +176,7 @@ impl<S: Space> AffineTree<S> {
     }
 }
 
-/// Takes the messages about keys before `next` off the front.
+/// Removes the messages for keys before `next` from the front.
 fn split_before(messages: &mut Vec<Msg>, next: Option<&[u8]>) -> Vec<Msg> {
     let count = next.map_or(messages.len(), |next| {
         messages.partition_point(|message| *message.key < *next)

@@ -1,4 +1,4 @@
-//! Nodes to and from the space: one request for each.
+//! Reading and writing nodes of the space, one request per node or group of parts.
 
 use super::error::{Error, Result};
 use super::figures::Cause;
@@ -11,7 +11,7 @@ use super::tree::AffineTree;
 use alluvium_base::checksum::checksum;
 use std::sync::Arc;
 
-/// A part of a node that was read: where, and its bytes.
+/// A part of a node that was read: its location and its bytes.
 pub(super) struct Piece {
     pub(super) part: Part,
     pub(super) at: u64,
@@ -46,14 +46,14 @@ impl<S: Space> AffineTree<S> {
         Ok(extent)
     }
 
-    /// Gives back what a node occupied.
+    /// Releases the extent of a node.
     pub(super) fn free(&self, extent: Extent) {
         if extent.bytes > 0 {
             self.space.release(extent);
         }
     }
 
-    /// Checks that a part is what its index says.
+    /// Checks that a part matches the checksum in its index.
     fn prove(part: &Part, at: u64, bytes: &[u8]) -> Result<()> {
         let found = checksum(bytes);
         if found == part.sum {
@@ -85,7 +85,7 @@ impl<S: Space> AffineTree<S> {
         Ok(())
     }
 
-    /// Reads a whole node in one request: its index, and its parts.
+    /// Reads a whole node in one request: its index and its parts.
     pub(super) fn read_whole(
         &self,
         cause: Cause,
@@ -136,7 +136,7 @@ impl<S: Space> AffineTree<S> {
         Ok((index, pieces))
     }
 
-    /// Reads the pivots of a node: at no cost where its parent has them.
+    /// Reads the pivots of a node, at no cost if its parent has them.
     pub(super) fn read_index(&self, link: &Link, height: u8) -> Result<(Arc<Index>, u64)> {
         match &link.pivots {
             Pivots::Parent(index) => {
@@ -151,8 +151,8 @@ impl<S: Space> AffineTree<S> {
         }
     }
 
-    /// Reads parts of a node that lie side by side, in one request. The node begins at `base`,
-    /// without its index.
+    /// Reads adjacent parts of a node in one request. `base` is the offset of the node's first
+    /// part, after the index.
     pub(super) fn read_parts(
         &self,
         index: &Index,
@@ -183,7 +183,7 @@ impl<S: Space> AffineTree<S> {
         Ok(pieces)
     }
 
-    /// Makes a child, with the messages for it, of a segment.
+    /// Decodes a segment into a child with its messages.
     pub(super) fn child_of(&self, piece: &Piece, height: u8, indexes: Indexes) -> Result<Child> {
         let (index, messages) = decode_segment(&piece.bytes, piece.at)?;
         let Below {
@@ -194,7 +194,8 @@ impl<S: Space> AffineTree<S> {
             .part
             .below
             .ok_or_else(|| Error::damaged(piece.at, "a segment", "of a child", "none"))?;
-        // The root's own index is in front; those of its children are where the variant has them.
+        // The root's own index is in front of it; the variant determines the location of its
+        // children's.
         let pivots = match (indexes, front) {
             (Indexes::Front, Some((bytes, sum))) => Pivots::Front(bytes, sum),
             _ => Pivots::Parent(Arc::new(decode_index(index, indexes, piece.at)?)),
@@ -206,7 +207,7 @@ impl<S: Space> AffineTree<S> {
         Ok(child)
     }
 
-    /// Reads a node, all of it.
+    /// Reads a node completely.
     pub(super) fn load(&self, cause: Cause, link: &Link, height: u8) -> Result<Body> {
         let (_, pieces) = self.read_whole(cause, link, height, self.indexes())?;
         if height > 0 {
@@ -227,13 +228,13 @@ impl<S: Space> AffineTree<S> {
         Ok(Inner { height, children })
     }
 
-    /// Reads the root, whose index is in front of it in every variant.
+    /// Reads the root. Its index is in front of it in every variant.
     pub(super) fn load_root(&self, link: &Link, height: u8) -> Result<Inner> {
         let (_, pieces) = self.read_whole(Cause::Commit, link, height, self.indexes())?;
         self.inner_of(&pieces, height)
     }
 
-    /// Returns the index and the parts of a node with children.
+    /// Returns the index and the parts of an inner node.
     fn encode(&self, node: &Inner) -> (Index, Vec<u8>) {
         let indexes = self.indexes();
         let mut out = Vec::new();
@@ -265,7 +266,8 @@ impl<S: Space> AffineTree<S> {
         (Index { height, parts }, out)
     }
 
-    /// Writes a node in one request, its index in front if that is where it belongs.
+    /// Writes a node in one request, including its index if the variant stores the index in
+    /// front.
     fn write_node(&self, cause: Cause, index: Index, parts: &[u8], place: Indexes) -> Result<Link> {
         match place {
             Indexes::Parent => {
@@ -283,7 +285,7 @@ impl<S: Space> AffineTree<S> {
         }
     }
 
-    /// Writes a node with children, which are stored.
+    /// Writes an inner node, whose children are already stored.
     pub(super) fn store_inner(&self, cause: Cause, node: &Inner) -> Result<Link> {
         debug_assert!(
             node.height > 0 && !node.children.is_empty(),
@@ -293,7 +295,7 @@ impl<S: Space> AffineTree<S> {
         self.write_node(cause, index, &parts, self.indexes())
     }
 
-    /// Writes the root, and returns how many bytes it has.
+    /// Writes the root, and returns its size in bytes.
     pub(super) fn store_root(&self, node: &Inner) -> Result<(Link, u64)> {
         let (index, parts) = self.encode(node);
         let link = self.write_node(Cause::Commit, index, &parts, Indexes::Front)?;
@@ -301,7 +303,7 @@ impl<S: Space> AffineTree<S> {
         Ok((link, bytes))
     }
 
-    /// Writes a leaf in sub-blocks that a query can read one by one.
+    /// Writes a leaf as sub-blocks that a query can read individually.
     pub(super) fn store_leaf(&self, cause: Cause, pairs: &[Pair]) -> Result<Link> {
         let limit = self.options.sub_block_bytes().unwrap_or(usize::MAX);
         let (mut parts, mut out, mut start) = (Vec::new(), Vec::new(), 0);

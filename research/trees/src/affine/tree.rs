@@ -1,4 +1,4 @@
-//! The dictionary: what it holds, and how it is made, opened, written to and committed.
+//! The dictionary: its state, and how it is created, opened, updated and committed.
 
 use super::error::{Error, Result};
 use super::figures::Figures;
@@ -11,10 +11,10 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 
-/// An ordered dictionary whose costs are proved in the affine model.
+/// An ordered dictionary with proven costs in the affine model.
 ///
-/// Writes go to the root, in memory, and reach the disk in steps. What a commit holds survives a
-/// crash; what came after it is lost with one.
+/// Writes go to the root, in memory, and steps move them to disk. Committed writes survive a
+/// crash; later writes do not.
 ///
 /// ```
 /// use research_trees::affine::{AffineOptions, AffineTree, MemorySpace};
@@ -37,32 +37,32 @@ pub struct AffineTree<S> {
     pub(super) space: S,
     pub(super) options: AffineOptions,
     pub(super) operator: Arc<dyn Operator>,
-    /// Always in memory, with the messages for its children.
+    /// The root, which is always in memory, with the messages for its children.
     pub(super) root: Inner,
-    /// Nodes of each height, leaves first.
+    /// The number of nodes at each height, leaves first.
     pub(super) levels: Vec<u64>,
-    /// Nodes of this height and above are in memory.
+    /// Nodes at this height and above are in memory.
     pub(super) resident_height: u8,
-    /// The root, as the last commit wrote it.
+    /// The root's location in the last commit.
     pub(super) durable_root: Option<super::space::Extent>,
     pub(super) figures: Figures,
     broken: OnceCell<String>,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Messages were moved, and more may have to be.
+    /// Messages were moved; another step may be necessary.
     Moved,
-    /// There is nothing to do.
+    /// There was nothing to do.
     Done,
 }
 
 impl<S: Space> AffineTree<S> {
-    /// Creates an empty dictionary in a space, and commits it.
+    /// Creates an empty dictionary in a space and commits it.
     ///
     /// # Errors
-    /// [`Error::BadOption`], or as the space says.
+    /// [`Error::BadOption`], or an error of the space.
     pub fn create(space: S, options: AffineOptions, operator: Arc<dyn Operator>) -> Result<AffineTree<S>> {
         let mut tree = AffineTree::empty(space, options.checked()?, operator);
         let leaf = tree.keep_leaf(Bytes::default(), &[])?;
@@ -89,11 +89,11 @@ impl<S: Space> AffineTree<S> {
         }
     }
 
-    /// Opens a dictionary at its last commit, with memory for the nodes of its upper levels.
-    /// Returns it with what its owner has committed.
+    /// Opens a dictionary at its last commit, with the given memory for nodes of its upper
+    /// levels. Also returns the bytes that its owner committed.
     ///
     /// # Errors
-    /// [`Error::NotADictionary`], [`Error::Damaged`], or as the space says.
+    /// [`Error::NotADictionary`], [`Error::Damaged`], or an error of the space.
     pub fn open(
         space: S,
         memory_bytes: u64,
@@ -121,26 +121,26 @@ impl<S: Space> AffineTree<S> {
     /// Sets the value of a key.
     ///
     /// # Errors
-    /// [`Error::TooLong`] for a pair that no segment takes; [`Error::Poisoned`] after an earlier
-    /// failure, or as the space says: the dictionary refuses work from then on.
+    /// [`Error::TooLong`] for a pair that does not fit in a segment; [`Error::Poisoned`] after an
+    /// earlier failure; or an error of the space, after which the dictionary refuses work.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(key, Action::Insert, value)
     }
 
-    /// Combines the value of a key with another by the operator, if the key has one (an upsert of
-    /// the source).
+    /// Merges an operand into the value of a key with the operator, if the key exists (an upsert
+    /// of the source).
     ///
     /// # Errors
-    /// As [`AffineTree::insert`]. A value that updates have made too long ends work where it meets
-    /// its leaf.
+    /// The errors of [`AffineTree::insert`]. If updates have made a value too long, the
+    /// dictionary fails when the update reaches the leaf.
     pub fn update(&mut self, key: &[u8], operand: &[u8]) -> Result<()> {
         self.write(key, Action::Update, operand)
     }
 
-    /// Takes a key away.
+    /// Deletes a key.
     ///
     /// # Errors
-    /// As [`AffineTree::insert`].
+    /// The errors of [`AffineTree::insert`].
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.write(key, Action::Delete, &[])
     }
@@ -151,11 +151,11 @@ impl<S: Space> AffineTree<S> {
         Ok(())
     }
 
-    /// Puts a message into the root, in memory. [`AffineTree::step`] moves messages on: until it is
-    /// done, a buffer may be over its limit (AF1).
+    /// Adds a message to the root, in memory. [`AffineTree::step`] moves messages down. Until it
+    /// has nothing to do, a buffer may exceed its limit (AF1).
     ///
     /// # Errors
-    /// As [`AffineTree::insert`].
+    /// The errors of [`AffineTree::insert`].
     pub fn offer(&mut self, key: &[u8], action: Action, operand: &[u8]) -> Result<()> {
         self.usable()?;
         let (len, limit) = (
@@ -184,11 +184,11 @@ impl<S: Space> AffineTree<S> {
         Ok(())
     }
 
-    /// Moves messages of one child of the root that has too many of them, with all that follows
-    /// below: one flush, and the flushes, splits and rebuilds that it makes necessary.
+    /// Flushes one child of the root whose buffer exceeds its limit, together with the flushes,
+    /// splits and rebuilds that this causes below.
     ///
     /// # Errors
-    /// As the space says: the dictionary refuses work from then on.
+    /// Errors of the space, after which the dictionary refuses work.
     pub fn step(&mut self) -> Result<Progress> {
         self.usable()?;
         let Some(at) = self.over_full(&self.root) else {
@@ -199,13 +199,13 @@ impl<S: Space> AffineTree<S> {
         Ok(Progress::Moved)
     }
 
-    /// Makes all that was written durable, with up to 512 bytes of the owner.
+    /// Makes all writes durable, with up to 512 bytes of the owner's data.
     ///
     /// # Errors
-    /// As the space says: the commit before stands, and the dictionary refuses work from then on.
+    /// Errors of the space: the previous commit remains valid, and the dictionary refuses work.
     ///
     /// # Panics
-    /// When the owner has more bytes.
+    /// When the owner's data is longer.
     pub fn commit(&mut self, own: &[u8]) -> Result<()> {
         assert!(own.len() <= MOST_OWN, "an owner has {MOST_OWN} bytes at most");
         self.usable()?;
@@ -254,32 +254,32 @@ impl<S: Space> AffineTree<S> {
         &self.options
     }
 
-    /// Returns what was counted since the dictionary was opened.
+    /// Returns the counters since the dictionary was opened.
     #[must_use]
     pub fn figures(&self) -> &Figures {
         &self.figures
     }
 
-    /// Returns the root's height: how many levels are below it.
+    /// Returns the root's height: the number of levels below it.
     #[must_use]
     pub fn height(&self) -> u8 {
         self.root.height
     }
 
-    /// Returns how many nodes each height has, leaves first.
+    /// Returns the number of nodes at each height, leaves first.
     #[must_use]
     pub fn levels(&self) -> &[u64] {
         &self.levels
     }
 
-    /// Returns the least height whose nodes are in memory: a query reads once for each level below
-    /// it, with the layouts V2 and V3.
+    /// Returns the lowest height whose nodes are in memory. With V2 and V3 a query performs one
+    /// read for each level below it.
     #[must_use]
     pub fn resident_height(&self) -> u8 {
         self.resident_height
     }
 
-    /// Returns whether the dictionary takes work.
+    /// Returns an error if the dictionary is poisoned.
     pub(super) fn usable(&self) -> Result<()> {
         match self.broken.get() {
             None => Ok(()),
@@ -287,7 +287,8 @@ impl<S: Space> AffineTree<S> {
         }
     }
 
-    /// Refuses work from now on when a step failed: what it took out of a node may be lost.
+    /// Poisons the dictionary if a step failed: messages that the step removed from a node may be
+    /// lost.
     pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.broken.get_or_init(|| error.to_string());
@@ -295,7 +296,8 @@ impl<S: Space> AffineTree<S> {
         result
     }
 
-    /// Returns the child with most messages, if they are more than a segment takes (AF1).
+    /// Returns the child with the largest buffer, if the buffer exceeds the limit of a segment
+    /// (AF1).
     pub(super) fn over_full(&self, node: &Inner) -> Option<usize> {
         let limit = self.options.segment_bytes();
         let sizes = node.children.iter().map(|child| child.buffer.bytes()).enumerate();

@@ -1,10 +1,10 @@
-//! Reads every leaf of a tree, and says what is wrong.
+//! Reads every leaf of a tree, and reports violations.
 
 use super::{Absorption, Tree};
 use alluvium_base::Purpose;
 use alluvium_storage::Error;
 
-/// Checks fences and leaves (IB1), what waits (IB3), and leaves in memory (IB4).
+/// Checks fences and leaves (IB1), buffered changes (IB3), and cached leaves (IB4).
 pub(super) fn check(tree: &Tree) -> Vec<Error> {
     let mut wrong = tree.leaves.stale();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Flushes: what waits for a leaf goes there, and a leaf that is too long is split.
+//! Flushes: buffered changes are moved to their leaf, and an overfull leaf is split.
 
 use super::policy::{Chosen, choose};
 use super::waiting::Change;
@@ -28,10 +28,10 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes what waits for the leaf of a key to it.
+    /// Writes the buffered changes for the leaf that covers a key to that leaf.
     pub(super) fn flush_leaf_of(&mut self, key: &[u8]) -> Result<()> {
         let leaf = self.leaf_of(key);
-        // What fails here has changed nothing.
+        // A failure here leaves the tree unchanged.
         self.leaves.load(leaf, Purpose::Compact, &mut self.counts)?;
         let taken = self.take_waiting(leaf);
         assert!(taken > 0, "a leaf is flushed for which something waits");
@@ -49,14 +49,14 @@ impl Tree {
         self.leaves.trim(&mut self.counts)
     }
 
-    /// Lets a leaf in memory take what waits for it, if leaves absorb (IB3).
+    /// Moves the buffered changes for a cached leaf to it, if absorption is on (IB3).
     pub(super) fn absorb(&mut self, leaf: u32) {
         if self.options.absorption == Absorption::On {
             self.counts.absorbed += self.take_waiting(leaf);
         }
     }
 
-    /// Moves what waits for a leaf in memory there. Returns how many changes that were.
+    /// Moves the buffered changes for a cached leaf to it. Returns the number of changes moved.
     fn take_waiting(&mut self, leaf: u32) -> u64 {
         let fence = self.fence_of[leaf as usize].clone();
         let end = self.end_of(&fence);
@@ -75,8 +75,8 @@ impl Tree {
         taken as u64
     }
 
-    /// Gives a leaf in memory its records, and the rest to new leaves if it is too long: as few as
-    /// they fit, as evenly as possible.
+    /// Stores records in a cached leaf. If they do not fit, splits them evenly over as few new
+    /// leaves as possible.
     fn set(&mut self, leaf: u32, mut records: Vec<Record>) {
         let parts = self.parts(&records);
         let bounds: Vec<usize> = (0..=parts).map(|part| part * records.len() / parts).collect();
@@ -95,7 +95,7 @@ impl Tree {
         self.leaves.put(leaf, records);
     }
 
-    /// Returns how many leaves records take.
+    /// Returns the number of leaves that the records need.
     fn parts(&self, records: &[Record]) -> usize {
         let page = self.options.page_bytes as usize;
         let mut parts = records.len().div_ceil(self.options.leaf_records).max(1);
@@ -116,13 +116,13 @@ impl Tree {
     }
 }
 
-/// Applies changes to records, both in the order of their keys (IB2).
+/// Applies changes to records; both are in key order (IB2).
 pub(super) fn merge(records: &mut Vec<Record>, changes: Vec<Change>) {
     if changes.is_empty() {
         return;
     }
     if let [_] = &changes[..] {
-        // One change: no other record moves further than it must.
+        // With a single change, only the records after it move.
         for (key, value) in changes {
             match (records.binary_search_by(|(found, _)| found.cmp(&key)), value) {
                 (Ok(at), Some(value)) => records[at].1 = value,

@@ -1,4 +1,4 @@
-//! The bytes of a leaf behind an insertion buffer, version 1: a page. All integers little-endian;
+//! The encoding of a leaf page, version 1. All integers little-endian;
 //! a *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
@@ -16,26 +16,26 @@ use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum::seeded;
 use alluvium_storage::{Error, Place, Result};
 
-/// Bytes before the records.
+/// The number of bytes before the records.
 pub const HEAD: usize = 16;
 
 /// 2^64 / φ, rounded to an odd number: neighbouring pages get seeds that are far apart.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Returns the bytes of a record in a page.
+/// Returns the encoded size of a record in bytes.
 #[must_use]
 pub fn record_bytes(key: &[u8], value: &[u8]) -> usize {
     let varint = |len: usize| (u64::BITS - (len as u64 | 1).leading_zeros()).div_ceil(7) as usize;
     varint(key.len()) + key.len() + varint(value.len()) + value.len()
 }
 
-/// Returns whether a page holds a record.
+/// Returns whether a record fits in a page.
 #[must_use]
 pub fn fits(key: &[u8], value: &[u8], page_bytes: usize) -> bool {
     HEAD + record_bytes(key, value) <= page_bytes
 }
 
-/// Writes records into a page that they fit.
+/// Encodes records into a page. They must fit.
 pub fn encode(records: &[Record], id: u64, number: u64, page: &mut [u8]) {
     let mut out = Vec::with_capacity(page.len());
     Writer::new(&mut out).u64(0).u32(records.len() as u32).u32(0);
@@ -63,10 +63,10 @@ pub fn encode(records: &[Record], id: u64, number: u64, page: &mut [u8]) {
     }
 }
 
-/// Reads the records of a page.
+/// Decodes the records of a page.
 ///
 /// # Errors
-/// [`Error::Corrupt`] at `place` unless it is a page with this number of the tree.
+/// [`Error::Corrupt`] at `place` unless the bytes are the page with this number of the tree.
 pub fn decode(page: &[u8], id: u64, number: u64, place: &Place) -> Result<Vec<Record>> {
     let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
     let cut = |cut: Truncated| bad("the records of a leaf", cut.to_string());
@@ -80,7 +80,7 @@ pub fn decode(page: &[u8], id: u64, number: u64, place: &Place) -> Result<Vec<Re
     let (count, bytes) = (reader.u32().map_err(cut)?, reader.u32().map_err(cut)?);
     let mut reader = Reader::new(reader.take(bytes as usize).map_err(cut)?);
     let mut records: Vec<Record> = Vec::new();
-    // A count that is not true ends with the bytes.
+    // With a wrong record count, decoding ends at the end of the bytes.
     for _ in 0..count {
         let key = part(&mut reader).map_err(cut)?;
         let value = part(&mut reader).map_err(cut)?;
@@ -155,7 +155,7 @@ mod tests {
             let error = decode(&damaged, 5, 2, &place()).unwrap_err().to_string();
             assert!(error.contains("node in leaves at offset 1024"), "{error}");
         }
-        // With a checksum that is right.
+        // The checksum of the modified page is valid.
         let refused = |change: &dyn Fn(&mut [u8; 512])| {
             let mut page = page;
             change(&mut page);

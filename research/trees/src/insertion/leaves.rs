@@ -1,4 +1,4 @@
-//! Pages of leaves on the device, and the leaves in memory.
+//! Leaf pages on the device, and the cache of leaves.
 
 use super::format::{decode, encode};
 use super::{Counts, Record};
@@ -8,7 +8,7 @@ use alluvium_storage::{Error, Place, Result, Structure};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// How many pages the file grows by.
+/// The number of pages by which the file grows.
 const GROWTH: u64 = 256;
 
 /// The leaves of a tree.
@@ -17,12 +17,12 @@ pub(super) struct Leaves {
     device: Arc<dyn Device>,
     page_bytes: usize,
     id: u64,
-    /// How many leaves there are.
+    /// The number of leaves.
     count: u32,
-    /// How many stay in memory.
+    /// The capacity of the cache in leaves.
     most: usize,
     memory: HashMap<u32, Held>,
-    /// The leaves in memory by when they were used.
+    /// The cached leaves in order of their last use.
     used: BTreeMap<u64, u32>,
     time: u64,
 }
@@ -36,7 +36,7 @@ struct Held {
 }
 
 impl Leaves {
-    /// Returns one leaf that is empty, and in memory until it is written.
+    /// Creates the leaves with a single empty leaf, which is in memory until it is written.
     pub(super) fn new(device: Arc<dyn Device>, page_bytes: usize, most: usize, id: u64) -> Leaves {
         let mut leaves = Leaves {
             device,
@@ -53,7 +53,7 @@ impl Leaves {
         leaves
     }
 
-    /// Adds a leaf, which is in memory.
+    /// Adds a new leaf to the cache.
     pub(super) fn add(&mut self, records: Vec<Record>) -> u32 {
         let number = self.count;
         self.count = number.checked_add(1).expect("fewer than 2^32 leaves fit a file");
@@ -81,7 +81,7 @@ impl Leaves {
         self.memory.contains_key(&number)
     }
 
-    /// Returns how many leaves there are.
+    /// Returns the number of leaves.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
@@ -91,7 +91,7 @@ impl Leaves {
         &self.memory.get(&number).expect("the leaf was loaded").records
     }
 
-    /// Reads a leaf into memory unless it is there, and makes it the last that was used.
+    /// Reads a leaf into memory if it is not cached, and marks it as most recently used.
     pub(super) fn load(&mut self, number: u32, purpose: Purpose, counts: &mut Counts) -> Result<()> {
         self.time += 1;
         let time = self.time;
@@ -115,7 +115,7 @@ impl Leaves {
         decode(&page, self.id, u64::from(number), &self.place(number))
     }
 
-    /// Returns the place of a leaf, for errors.
+    /// Returns the location of a leaf for error messages.
     pub(super) fn place(&self, number: u32) -> Place {
         Place::new(Structure::Node, self.device.name(), self.offset(number))
     }
@@ -124,22 +124,22 @@ impl Leaves {
         u64::from(number) * self.page_bytes as u64
     }
 
-    /// Takes the records of a leaf in memory, to be put back changed.
+    /// Removes the records of a cached leaf for modification.
     pub(super) fn take(&mut self, number: u32) -> Vec<Record> {
         let held = self.memory.get_mut(&number).expect("the leaf was loaded");
         held.is_dirty = true;
         std::mem::take(&mut held.records)
     }
 
-    /// Puts records back that were taken.
+    /// Puts modified records back into a cached leaf.
     pub(super) fn put(&mut self, number: u32, records: Vec<Record>) {
         let held = self.memory.get_mut(&number).expect("the leaf was loaded");
         assert!(held.is_dirty && held.records.is_empty(), "its records were taken");
         held.records = records;
     }
 
-    /// Writes the leaves that were used longest ago, until no more are in memory than may be. What
-    /// could not be written stays there.
+    /// Evicts the least recently used leaves until the cache is within its capacity. A leaf whose
+    /// write failed stays in memory.
     pub(super) fn trim(&mut self, counts: &mut Counts) -> Result<()> {
         while self.memory.len() > self.most {
             let oldest = self.used.first_key_value().map(|(_, number)| *number);
@@ -179,14 +179,14 @@ impl Leaves {
         Ok(())
     }
 
-    /// Writes all leaves that are dirty.
+    /// Writes all dirty leaves.
     pub(super) fn write_all(&mut self, counts: &mut Counts) -> Result<()> {
         let mut all: Vec<u32> = self.memory.keys().copied().collect();
         all.sort_unstable();
         all.into_iter().try_for_each(|number| self.clean(number, counts))
     }
 
-    /// Returns the leaves in memory that are not what the device has although they are not dirty.
+    /// Returns the clean leaves in memory that differ from the leaf on the device.
     pub(super) fn stale(&self) -> Vec<Error> {
         let clean = self.memory.iter().filter(|(_, held)| !held.is_dirty);
         let stale = clean.filter_map(|(&number, held)| match self.read(number, Purpose::Check) {

@@ -1,16 +1,16 @@
-//! A B-tree with a buffer before its leaves: the insertion buffer of InnoDB, and others
+//! A B-tree with an insertion buffer in front of its leaves, as in InnoDB and other stores
 //! (Conway §5).
 //!
 //! Records wait in memory until the buffer is full. Then a policy chooses a leaf, and all records
-//! that wait for it are written there: one page is read and written for all of them. How many that
-//! are is the *rate*, which is what the buffer saves.
+//! that wait for it are written there with one page read and one page write. The number of
+//! records per flush is the *rate*, the factor by which the buffer reduces I/O.
 //!
-//! This is a subject of measurements, not a store: only leaves are on the device, and nothing
-//! reopens them. What waits, and which leaf has which keys, is gone with the process. Leaves that
-//! deletes have emptied stay.
+//! The tree exists for measurements and is not a store: only leaves are on the device, and they
+//! cannot be reopened. The buffer and the assignment of keys to leaves are lost when the process
+//! ends. Leaves emptied by deletes are not removed.
 //!
-//! *Knows*: records that wait, leaves in pages, which of those are in memory, and every page that
-//! is read and written.
+//! *Knows*: buffered records, leaves in pages, the cache of leaves, and the count of every page
+//! read and written.
 //!
 //! *Does not know*: logs, checkpoints, threads; how keys are distributed.
 //!
@@ -19,10 +19,11 @@
 //!
 //! Invariants:
 //!
-//! - **IB1** A leaf has the keys from its fence up to the next; the first fence is the empty key.
-//! - **IB2** What waits for a key is newer than what its leaf has.
-//! - **IB3** With absorption nothing waits for a leaf that is in memory.
-//! - **IB4** A leaf in memory that is not dirty is that on the device.
+//! - **IB1** A leaf covers the keys from its fence up to the next; the first fence is the empty
+//!   key.
+//! - **IB2** A buffered change for a key is newer than the key's record in its leaf.
+//! - **IB3** With absorption no change is buffered for a leaf that is in memory.
+//! - **IB4** A clean leaf in memory equals the leaf on the device.
 
 mod check;
 mod flush;
@@ -49,54 +50,54 @@ use waiting::Waiting;
 /// A key and its value.
 pub type Record = (Box<[u8]>, Box<[u8]>);
 
-/// Whether leaves that are in memory take part of the buffer's work.
+/// Whether cached leaves absorb records that would otherwise be buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absorption {
     /// All records go through the buffer.
     Off,
-    /// Records of a leaf in memory go there at once, and a leaf that is read takes what waits for
-    /// it.
+    /// Records for a cached leaf go to the leaf directly, and a leaf that is read absorbs the
+    /// buffered changes for it.
     On,
 }
 
-/// What a tree is made with.
+/// The options of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The bytes of a leaf's page.
+    /// The size of a leaf's page in bytes.
     pub page_bytes: u32,
-    /// The most records of a leaf; fewer if the page is full before.
+    /// The maximum number of records in a leaf; fewer if the page is full earlier.
     pub leaf_records: usize,
-    /// How many records wait at most. A flush follows when as many do.
+    /// The capacity of the buffer in records. A full buffer causes a flush.
     pub waiting_records: usize,
-    /// Which leaf is flushed.
+    /// How the leaf to flush is chosen.
     pub policy: Policy,
-    /// Whether leaves in memory absorb records.
+    /// Whether cached leaves absorb records.
     pub absorption: Absorption,
-    /// How many leaves are kept in memory, those used last.
+    /// The capacity of the leaf cache (LRU), in leaves.
     pub leaves_in_memory: usize,
-    /// What random choices are drawn from.
+    /// The seed of random choices.
     pub seed: u64,
 }
 
-/// What was counted.
+/// The counters of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Puts and deletes.
+    /// The number of puts and deletes.
     pub changes: u64,
-    /// Leaves that were read.
+    /// The number of leaf reads.
     pub reads: u64,
-    /// Leaves that were written.
+    /// The number of leaf writes.
     pub writes: u64,
-    /// How often a policy chose a leaf.
+    /// The number of times a policy chose a leaf.
     pub flushes: u64,
-    /// How many records those flushes took.
+    /// The number of records written by those flushes.
     pub flushed: u64,
-    /// How many records leaves in memory took, without a flush.
+    /// The number of records absorbed by cached leaves without a flush.
     pub absorbed: u64,
 }
 
 impl Counts {
-    /// Returns the records of a flush, on average; 0 if there was none.
+    /// Returns the mean number of records per flush; 0 if there was no flush.
     #[must_use]
     pub fn rate(&self) -> f64 {
         if self.flushes == 0 {
@@ -120,7 +121,7 @@ impl Counts {
     }
 }
 
-/// A B-tree whose leaves have a buffer before them.
+/// A B-tree with an insertion buffer in front of its leaves.
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
@@ -146,25 +147,25 @@ impl Counts {
 pub struct Tree {
     options: Options,
     leaves: Leaves,
-    /// The least key of each leaf (IB1), and its number.
+    /// The smallest key of each leaf (IB1) and the leaf's number, in key order.
     fences: BTreeMap<Box<[u8]>, u32>,
     /// The same by number.
     fence_of: Vec<Box<[u8]>>,
     waiting: Waiting,
-    /// How much waits for each leaf, where the policy asks for it.
+    /// The number of buffered changes per leaf, if the policy needs it.
     fullest: Option<Fullest>,
-    /// Where the last flushed leaf ends; none at the end of all keys.
+    /// The end of the last flushed leaf; `None` for the end of the key space.
     gate: Option<Box<[u8]>>,
     random: Random,
     counts: Counts,
 }
 
 impl Tree {
-    /// Returns an empty tree, whose leaves will be in an empty file.
+    /// Creates an empty tree in an empty file.
     ///
     /// # Errors
-    /// [`Error::BadOption`] unless pages are 512 bytes to 1 MiB in steps of 512, leaves have two
-    /// records, something may wait where there is a policy, and the file is empty.
+    /// [`Error::BadOption`] unless pages are 512 bytes to 1 MiB in steps of 512, leaves hold at
+    /// least two records, the buffer has capacity if there is a policy, and the file is empty.
     pub fn new(device: Arc<dyn Device>, options: Options) -> Result<Tree> {
         let refuse = |option, why: String| Err(Error::BadOption { option, why });
         let page = options.page_bytes;
@@ -200,12 +201,12 @@ impl Tree {
         })
     }
 
-    /// Writes a record, in place of one with the same key.
+    /// Inserts a record, replacing one with the same key.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the record is longer than a page; [`Error::Corrupt`] with the place;
-    /// or as the device says. After these two the record waits, nothing is lost, and later changes
-    /// try again what failed.
+    /// [`Error::BadOption`] if the record is longer than a page; [`Error::Corrupt`] with the
+    /// location; or I/O errors. After either of the last two the record is in the buffer, no data
+    /// is lost, and later changes retry the failed flush.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if !format::fits(key, value, self.options.page_bytes as usize) {
             let why = format!(
@@ -222,10 +223,10 @@ impl Tree {
         self.change(key, Some(value.into()))
     }
 
-    /// Deletes a key, if it is there.
+    /// Deletes a key, if it exists.
     ///
     /// # Errors
-    /// As [`put`](Tree::put).
+    /// The errors of [`put`](Tree::put).
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.change(key, None)
     }
@@ -258,7 +259,7 @@ impl Tree {
     /// Returns the value of a key.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the place, or as the device says.
+    /// [`Error::Corrupt`] with the location, or I/O errors.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Box<[u8]>>> {
         if let Some((_, value)) = self.waiting.get(key) {
             // IB2
@@ -274,10 +275,10 @@ impl Tree {
         Ok(value)
     }
 
-    /// Returns the first records from a key on, at most `most` of them.
+    /// Returns up to `most` records, starting at a key.
     ///
     /// # Errors
-    /// As [`get`](Tree::get).
+    /// The errors of [`get`](Tree::get).
     pub fn scan(&mut self, from: &[u8], most: usize) -> Result<Vec<Record>> {
         let mut found: Vec<Record> = Vec::new();
         let mut at: Box<[u8]> = from.into();
@@ -300,10 +301,10 @@ impl Tree {
         Ok(found)
     }
 
-    /// Writes all that waits to its leaves, and all leaves that are dirty.
+    /// Flushes all buffered changes to their leaves, and writes all dirty leaves.
     ///
     /// # Errors
-    /// As [`put`](Tree::put).
+    /// The errors of [`put`](Tree::put).
     pub fn settle(&mut self) -> Result<()> {
         while let Some(key) = self.waiting.at_or_after(&[]) {
             let key: Box<[u8]> = key.into();
@@ -312,44 +313,44 @@ impl Tree {
         self.leaves.write_all(&mut self.counts)
     }
 
-    /// Returns what was counted.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Returns how many leaves there are.
+    /// Returns the number of leaves.
     #[must_use]
     pub fn leaves(&self) -> usize {
         self.fences.len()
     }
 
-    /// Returns how many records wait.
+    /// Returns the number of buffered changes.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Returns the least key of each leaf, in order; the first is empty (IB1).
+    /// Returns the smallest key of each leaf in key order; the first is empty (IB1).
     pub fn fences(&self) -> impl Iterator<Item = &[u8]> {
         self.fences.keys().map(|fence| &**fence)
     }
 
-    /// Returns the leaf that a key belongs to.
+    /// Returns the leaf that covers a key.
     fn leaf_of(&self, key: &[u8]) -> u32 {
         let up_to = (Bound::Unbounded, Bound::Included(key));
         let before = self.fences.range::<[u8], _>(up_to).next_back();
         *before.expect("IB1: the first fence is before all keys").1
     }
 
-    /// Returns where the leaf of a key ends.
+    /// Returns the end of the leaf that covers a key.
     fn end_of(&self, key: &[u8]) -> Option<Box<[u8]>> {
         let above = (Bound::Excluded(key), Bound::Unbounded);
         let next = self.fences.range::<[u8], _>(above).next();
         next.map(|(fence, _)| fence.clone())
     }
 
-    /// Reads every leaf, and returns what is wrong with the tree.
+    /// Reads every leaf, and returns the violations found.
     #[must_use]
     pub fn check(&self) -> Vec<Error> {
         check::check(self)

@@ -1,27 +1,27 @@
-//! Which leaf is flushed (Conway §5.2, and §5.5 for InnoDB).
+//! Choosing the leaf to flush (Conway §5.2, and §5.5 for InnoDB).
 
 use super::waiting::Waiting;
 use alluvium_model::Random;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-/// How the leaf is chosen that is flushed.
+/// How the leaf to flush is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// There is no buffer: each record is written to its leaf at once.
+    /// No buffer: each record is written to its leaf immediately.
     None,
-    /// That with the most records waiting; of several, the oldest leaf.
+    /// The leaf with the most buffered records; the oldest leaf on a tie.
     FullestBin,
-    /// That of a record drawn evenly of all that wait.
+    /// The leaf of a record drawn uniformly from the buffer.
     RandomBall,
-    /// That of the next record in the order of keys, behind the leaf that was flushed last.
+    /// The leaf of the next record in key order after the last flushed leaf.
     GoldenGate,
-    /// That of a record to which a random walk leads through the buffer, which is a B-tree: as
-    /// InnoDB does. It draws a child of each node evenly, however much is below it.
+    /// The leaf of a record reached by a random walk through the buffer, which is a B-tree, as in
+    /// InnoDB. The walk draws a child of each node uniformly, regardless of the subtree sizes.
     RandomWalk,
 }
 
-/// How many records wait for each leaf.
+/// The number of buffered records per leaf.
 #[derive(Debug, Default)]
 pub(super) struct Fullest {
     counts: HashMap<u32, usize>,
@@ -38,7 +38,7 @@ impl Fullest {
         self.order.insert((*count, Reverse(leaf)));
     }
 
-    /// Forgets a leaf: nothing waits for it any more.
+    /// Resets the count of a leaf after its flush.
     pub(super) fn clear(&mut self, leaf: u32) {
         if let Some(count) = self.counts.remove(&leaf) {
             let was_there = self.order.remove(&(count, Reverse(leaf)));
@@ -46,7 +46,7 @@ impl Fullest {
         }
     }
 
-    /// Returns how many records wait for a leaf.
+    /// Returns the number of buffered records for a leaf.
     pub(super) fn count(&self, leaf: u32) -> usize {
         self.counts.get(&leaf).copied().unwrap_or(0)
     }
@@ -56,16 +56,16 @@ impl Fullest {
     }
 }
 
-/// What a policy chooses.
+/// The result of a policy's choice.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Chosen<'w> {
-    /// The leaf of this record.
+    /// The leaf that covers this key.
     Of(&'w [u8]),
     /// This leaf.
     Leaf(u32),
 }
 
-/// Chooses among what waits, of which there is something.
+/// Chooses from the buffer, which must not be empty.
 pub(super) fn choose<'w>(
     policy: Policy,
     waiting: &'w Waiting,

@@ -1,12 +1,12 @@
-//! The buffer: a B-tree in memory, whose nodes know how much is below them.
+//! The buffer: an in-memory B-tree whose nodes store the size of their subtrees.
 
-/// What is to become of a key: a value, or none.
+/// A change to a key: a new value, or `None` for a delete.
 pub(super) type Change = (Box<[u8]>, Option<Box<[u8]>>);
 
-/// How many entries a node has at most. InnoDB's pages of 16 KiB hold about as many rows.
+/// The maximum number of entries in a node. InnoDB's pages of 16 KiB hold about as many rows.
 const NODE: usize = 128;
 
-/// Changes that wait, in the order of their keys.
+/// Buffered changes in key order.
 #[derive(Debug)]
 pub(super) struct Waiting {
     root: Node,
@@ -19,7 +19,7 @@ enum Node {
     Inner(Vec<Child>),
 }
 
-/// A child, whose keys are at or above `least`.
+/// A child, with keys greater than or equal to `least`.
 #[derive(Debug)]
 struct Child {
     least: Box<[u8]>,
@@ -37,12 +37,12 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Returns how many changes wait.
+    /// Returns the number of buffered changes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds a change, in place of one of the same key. Returns whether there was none.
+    /// Adds a change, replacing one for the same key. Returns whether the key is new.
     pub(super) fn put(&mut self, key: &[u8], value: Option<Box<[u8]>>) -> bool {
         let (is_new, split) = self.root.put(key, value);
         self.len += usize::from(is_new);
@@ -59,7 +59,7 @@ impl Waiting {
         is_new
     }
 
-    /// Returns what waits for a key.
+    /// Returns the buffered change for a key.
     pub(super) fn get(&self, key: &[u8]) -> Option<&Change> {
         let mut node = &self.root;
         loop {
@@ -73,7 +73,7 @@ impl Waiting {
         }
     }
 
-    /// Returns the key of a rank: 0 is the least.
+    /// Returns the key with a given rank; rank 0 is the smallest key.
     pub(super) fn nth(&self, mut rank: usize) -> &[u8] {
         assert!(rank < self.len, "{rank} of {}", self.len);
         let mut node = &self.root;
@@ -94,7 +94,7 @@ impl Waiting {
         }
     }
 
-    /// Walks from the root to a key. `draw` returns a number below the one that it is given.
+    /// Walks from the root to a key. `draw` returns a number below its argument.
     pub(super) fn walk(&self, mut draw: impl FnMut(usize) -> usize) -> &[u8] {
         assert!(self.len > 0, "a walk ends at a key");
         let mut node = &self.root;
@@ -106,12 +106,12 @@ impl Waiting {
         }
     }
 
-    /// Returns the first key at or after another.
+    /// Returns the first key greater than or equal to the given key.
     pub(super) fn at_or_after(&self, key: &[u8]) -> Option<&[u8]> {
         self.root.at_or_after(key)
     }
 
-    /// Returns the changes of the keys from one up to another.
+    /// Returns the changes for a range of keys.
     pub(super) fn range(&self, from: &[u8], end: Option<&[u8]>) -> Vec<Change> {
         let mut found = Vec::new();
         self.root.range(from, end, &mut found);
@@ -122,11 +122,11 @@ impl Waiting {
         found
     }
 
-    /// Takes the changes of the keys from one up to another.
+    /// Removes and returns the changes for a range of keys.
     pub(super) fn take(&mut self, from: &[u8], end: Option<&[u8]>) -> usize {
         let taken = self.root.take(from, end);
         self.len -= taken;
-        // A root with one child is none.
+        // A root with one child is replaced by the child.
         while let Node::Inner(children) = &mut self.root {
             match children.len() {
                 0 => self.root = Node::Leaf(Vec::new()),
@@ -139,7 +139,7 @@ impl Waiting {
     }
 }
 
-/// Returns the child to which a key belongs.
+/// Returns the child that covers a key.
 fn child_of(children: &[Child], key: &[u8]) -> usize {
     debug_assert!(!children.is_empty(), "a node has children");
     children
@@ -159,7 +159,7 @@ impl Node {
         }
     }
 
-    /// How many entries the node itself has.
+    /// The number of entries in the node itself.
     fn entries(&self) -> usize {
         match self {
             Node::Leaf(changes) => changes.len(),
@@ -245,7 +245,8 @@ impl Node {
         }
     }
 
-    /// Removes changes, and merges neighbours that have become small. Returns how many it removed.
+    /// Removes changes, and merges adjacent nodes that have become small. Returns the number
+    /// removed.
     fn take(&mut self, from: &[u8], end: Option<&[u8]>) -> usize {
         match self {
             Node::Leaf(changes) => {
@@ -272,7 +273,7 @@ impl Node {
     }
 }
 
-/// Merges children around a place while two neighbours have at most half a node.
+/// Merges adjacent children around an index while two of them together fill at most half a node.
 fn merge_small(children: &mut Vec<Child>, around: usize) {
     let mut at = around.saturating_sub(1);
     while at + 1 < children.len() && at <= around + 1 {
@@ -305,7 +306,8 @@ mod tests {
         let key = |random: &mut Random| (random.below(40_000) as u16).to_be_bytes();
         for round in 0..60_000 {
             let (one, other) = (key(&mut random), key(&mut random));
-            // Often put, sometimes a range is taken: the buffer grows to some levels, and shrinks.
+            // Mostly puts, and occasional range removals: the buffer grows to several levels,
+            // then shrinks.
             if random.below(if round < 40_000 { 400 } else { 40 }) > 0 {
                 let value = Some(one.as_slice().into()).filter(|_| random.below(3) > 0);
                 assert_eq!(

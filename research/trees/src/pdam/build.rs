@@ -1,4 +1,5 @@
-//! Loading a tree in bulk: leaves as records come, then the levels above them, the header last.
+//! Bulk loading: leaves are written as records arrive, then the levels above them, the header
+//! last.
 
 use super::format::{BLOCK_HEAD, HEADER, Header, seal};
 use super::layout::Layout;
@@ -8,7 +9,7 @@ use alluvium_device::{BLOCK, Batch, Buffer, Device};
 use alluvium_storage::{Error, Place, Result, Structure};
 use research_models::pdam::VanEmdeBoas;
 
-/// How many bytes are written together: nodes lie one behind the other.
+/// The size of a write in bytes: nodes are contiguous.
 const WRITTEN_TOGETHER: u64 = 4 << 20;
 
 /// Writes a tree, and returns its layout.
@@ -33,7 +34,7 @@ pub(super) fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     let header = Header { shape, id, keys };
     let layout = Layout::new(&header, device.name()).ok_or_else(|| too_large(device, &header))?;
     device.sync(Purpose::Other)?;
-    // PD4: only now.
+    // PD4: the header is written last.
     let mut block = Buffer::zeroed(shape.block_bytes() as usize);
     block[..HEADER].copy_from_slice(&header.encode());
     device.write_at(0, block, Purpose::Other)?;
@@ -46,7 +47,7 @@ pub(super) fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     Ok(layout)
 }
 
-/// Returns the error of a header whose tree would have more bytes than a file can.
+/// Returns the error for a header whose tree exceeds the maximum size of a file.
 pub(super) fn too_large(device: &dyn Device, header: &Header) -> Error {
     let place = Place::new(Structure::Superblock, device.name(), 0);
     Error::corrupt(place, "a tree that fits a file", format!("{} keys", header.keys))
@@ -63,7 +64,7 @@ pub(super) fn read_header(device: &dyn Device) -> Result<Header> {
     Header::decode(&block, &place)
 }
 
-/// Fails unless the file is as long as its tree.
+/// Fails unless the length of the file matches its tree.
 pub(super) fn check_length(device: &dyn Device, layout: &Layout) -> Result<()> {
     let (wanted, found) = (layout.file_bytes(), device.len());
     if wanted == found {
@@ -74,7 +75,7 @@ pub(super) fn check_length(device: &dyn Device, layout: &Layout) -> Result<()> {
     Err(Error::corrupt(place, wanted, format!("{found} bytes")))
 }
 
-/// Writes the leaves. Returns how many keys there are, and the first key of each leaf.
+/// Writes the leaves. Returns the number of keys, and the first key of each leaf.
 fn leaves<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     writer: &mut Writer<'_>,
     records: impl IntoIterator<Item = (K, V)>,
@@ -132,7 +133,8 @@ fn leaves<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     Ok((keys, firsts))
 }
 
-/// Writes a level above the nodes with these first keys, and returns its own nodes' first keys.
+/// Writes a level above nodes with the given first keys, and returns the first keys of the new
+/// nodes.
 fn level_above(writer: &mut Writer<'_>, level: usize, below: &[Box<[u8]>]) -> Result<Vec<Box<[u8]>>> {
     assert!(below.len() > 1, "a single node is the root");
     let mut firsts = Vec::new();
@@ -143,16 +145,16 @@ fn level_above(writer: &mut Writer<'_>, level: usize, below: &[Box<[u8]>]) -> Re
     Ok(firsts)
 }
 
-/// Nodes on their way to the device.
+/// Nodes buffered for writing.
 struct Writer<'d> {
     device: &'d dyn Device,
     shape: Shape,
     id: u64,
     /// The order of entries in a leaf, and in a node above.
     orders: [VanEmdeBoas; 2],
-    /// How many nodes there were.
+    /// The number of nodes added.
     nodes: u64,
-    /// Where the next write begins, what it has, and how much of that is used.
+    /// The offset of the next write, its buffer, and the used length of the buffer.
     offset: u64,
     buffer: Buffer,
     used: usize,
@@ -179,7 +181,7 @@ impl<'d> Writer<'d> {
         })
     }
 
-    /// Adds a node with these entries, in the order of their keys.
+    /// Adds a node with these entries, in key order.
     fn node(&mut self, level: usize, entries: &[u8]) -> Result<()> {
         let width = self.shape.entry_bytes(level);
         let (block_bytes, each) = (self.shape.block_bytes() as usize, self.shape.block_entries(level));
@@ -208,7 +210,7 @@ impl<'d> Writer<'d> {
         Ok(())
     }
 
-    /// Writes the nodes that wait.
+    /// Writes the buffered nodes.
     fn write(&mut self) -> Result<()> {
         let node_bytes = self.shape.node_bytes() as usize;
         assert!(
@@ -238,7 +240,7 @@ impl<'d> Writer<'d> {
         Ok(())
     }
 
-    /// Writes what is left, and gives the file a first block.
+    /// Writes the remaining nodes, and creates the first block of the file.
     fn end(&mut self) -> Result<()> {
         self.write()?;
         self.device.grow(self.offset)?;

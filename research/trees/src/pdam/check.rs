@@ -1,4 +1,4 @@
-//! Reads every block of a tree, and says what is wrong with it.
+//! Reads every block of a tree, and reports damage.
 
 use super::Tree;
 use super::layout::Layout;
@@ -6,26 +6,26 @@ use super::scan::{at_rank, check_node};
 use alluvium_base::Purpose;
 use alluvium_storage::{Error, Result};
 
-/// What a check of a tree has found.
+/// The result of a check.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Examined {
-    /// How many nodes were read.
+    /// The number of nodes read.
     pub nodes: u64,
-    /// How many keys the leaves among them have.
+    /// The number of keys in the leaves among them.
     pub keys: u64,
-    /// What was damaged, with the places.
+    /// The damage found, with its locations.
     pub damage: Vec<Error>,
 }
 
-/// More damage than this is not listed: a file of other bytes has damage in each block.
+/// The maximum number of reported errors: in a file with foreign contents every block is damaged.
 const MOST_LISTED: usize = 1000;
 
-/// Reads all nodes, from the leaves up.
+/// Reads all nodes, leaves first.
 pub(super) fn check(tree: &Tree) -> Result<Examined> {
     let layout = &tree.layout;
     let mut examined = Examined::default();
-    // The first key of each node of the level below, where it could be read.
+    // The first key of each node of the level below, if it could be read.
     let mut below: Vec<Option<Box<[u8]>>> = Vec::new();
     for level in 0..layout.levels.len() {
         let mut firsts = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn check(tree: &Tree) -> Result<Examined> {
             if sound.is_ok() {
                 entries(layout, (level, node), &bytes, &mut last, children, &mut examined);
             }
-            // A node's first key is its first child's.
+            // A node's first key is that of its first child.
             firsts.push(match children.first() {
                 Some(first) => first.clone(),
                 None if sound.is_ok() => Some(key(layout, 0, &bytes, 0).into()),
@@ -52,7 +52,7 @@ pub(super) fn check(tree: &Tree) -> Result<Examined> {
     Ok(examined)
 }
 
-/// Returns the first keys of a node's children; none of a leaf's.
+/// Returns the first keys of a node's children; for a leaf there are none.
 fn below_of<'b>(
     layout: &Layout,
     level: usize,
@@ -67,8 +67,8 @@ fn below_of<'b>(
     &below[start..start + count]
 }
 
-/// Checks that the keys of a node ascend, also from the node before it, and that above the leaves
-/// each is the first key of a child.
+/// Checks that the keys of a node ascend, also relative to the previous node, and that each key
+/// of an inner node is the first key of a child.
 fn entries(
     layout: &Layout,
     (level, node): (usize, u64),

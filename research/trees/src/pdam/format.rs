@@ -1,4 +1,4 @@
-//! The bytes of a tree for a parallel device, version 1. All integers little-endian.
+//! The encoding of a tree for a parallel device, version 1. All integers are little-endian.
 //!
 //! The header is at offset 0, padded to a block of the tree.
 //!
@@ -16,7 +16,7 @@
 //!     48     8  checksum of bytes 0 to 47 (XXH3-64)
 //! ```
 //!
-//! Each block behind it:
+//! Each block after it:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -34,28 +34,28 @@ use alluvium_storage::{Error, Place, Result};
 const MAGIC: &[u8; 8] = b"alvpdam\0";
 const VERSION: u32 = 1;
 
-/// Bytes of the header.
+/// The size of the header in bytes.
 pub const HEADER: usize = 56;
 
-/// Bytes before the entries of a block.
+/// The number of bytes before the entries of a block.
 pub const BLOCK_HEAD: usize = 8;
 
 /// 2^64 / φ, rounded to an odd number: neighbouring blocks get seeds that are far apart.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What the first block says of a tree.
+/// The decoded contents of the first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The sizes of blocks, nodes and entries.
     pub shape: Shape,
-    /// What tells the tree's blocks from those of others.
+    /// The number that distinguishes the tree's blocks from those of other trees.
     pub id: u64,
-    /// How many keys there are.
+    /// The number of keys.
     pub keys: u64,
 }
 
 impl Header {
-    /// Returns the bytes of the header.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER);
@@ -75,7 +75,7 @@ impl Header {
         out
     }
 
-    /// Reads a header.
+    /// Decodes a header.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`, or [`Error::NewerFormat`].
@@ -120,7 +120,7 @@ fn seed(id: u64, number: u64) -> u64 {
     id.wrapping_add(number.wrapping_mul(SPREAD))
 }
 
-/// Completes a block whose entries are in place: writes the checksum before them.
+/// Completes a block with its entries in place: writes the checksum in front of them.
 pub fn seal(block: &mut [u8], id: u64, number: u64) {
     if let Some((head, entries)) = block.split_first_chunk_mut::<BLOCK_HEAD>() {
         *head = seeded(seed(id, number), entries).to_le_bytes();
@@ -144,7 +144,7 @@ pub fn entries(block: &[u8], id: u64, number: u64, place: impl FnOnce() -> Place
     Ok(entries)
 }
 
-/// Returns where an entry is in the entries of a block; none beyond its end.
+/// Returns the range of an entry within the entries of a block; `None` if it is beyond the end.
 #[must_use]
 pub fn entry(entries: &[u8], index: usize, bytes: usize) -> Option<&[u8]> {
     let start = index.checked_mul(bytes)?;

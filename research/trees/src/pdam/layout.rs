@@ -1,4 +1,4 @@
-//! Where everything lies: levels, nodes and entries, from the number of keys alone (PD1).
+//! The location of levels, nodes and entries, computed from the number of keys alone (PD1).
 
 use super::format::Header;
 use super::shape::Shape;
@@ -8,39 +8,40 @@ use research_models::pdam::VanEmdeBoas;
 /// One level of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
-    /// The number of its first node, of all nodes.
+    /// The number of its first node; nodes are numbered across all levels.
     pub(super) first: u64,
-    /// How many nodes it has.
+    /// The number of its nodes.
     pub(super) nodes: u64,
-    /// How many entries its nodes could have if there were no last one: keys, or children.
+    /// The total number of keys on the leaf level, or of children on an inner level.
     below: u64,
 }
 
-/// Where the entries of a tree lie.
+/// The layout of a tree's entries.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) shape: Shape,
     pub(super) id: u64,
     pub(super) keys: u64,
-    /// From the leaves up.
+    /// The levels, leaves first.
     pub(super) levels: Vec<Level>,
-    /// The order of entries in a leaf, and in a node above.
+    /// The order of entries in a leaf, and in an inner node.
     orders: [VanEmdeBoas; 2],
-    /// The file, for errors.
+    /// The name of the file, for error messages.
     file: String,
 }
 
-/// Where an entry is in its node.
+/// The location of an entry within its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
-    /// The block of the node.
+    /// The index of the block in the node.
     pub(super) block: u64,
-    /// The entry of the block.
+    /// The index of the entry in the block.
     pub(super) entry: usize,
 }
 
 impl Layout {
-    /// Returns the layout of a header; none if the tree would have more bytes than a file.
+    /// Returns the layout for a header; `None` if the tree would exceed the maximum size of a
+    /// file.
     pub(super) fn new(header: &Header, file: &str) -> Option<Layout> {
         let shape = header.shape;
         let order = |level| {
@@ -62,12 +63,12 @@ impl Layout {
         })
     }
 
-    /// Returns the level that is a single node, from the leaves; none if there are no keys.
+    /// Returns the height of the level that is a single node; `None` if there are no keys.
     pub(super) fn root(&self) -> Option<usize> {
         self.levels.len().checked_sub(1)
     }
 
-    /// Returns how many entries a node of a level has.
+    /// Returns the number of entries in a node of a level.
     pub(super) fn entries(&self, level: usize, node: u64) -> u64 {
         let Level { nodes, below, .. } = self.levels[level];
         assert!(node < nodes, "PD1: node {node} of {nodes}");
@@ -84,7 +85,7 @@ impl Layout {
         &self.orders[level.min(1)]
     }
 
-    /// Returns where a position of the binary search tree in a node lies.
+    /// Returns the location of a position of the binary search tree within a node.
     pub(super) fn slot(&self, level: usize, position: u64) -> Slot {
         let place = self.order(level).place(position);
         let each = self.shape.block_entries(level);
@@ -96,40 +97,40 @@ impl Layout {
         }
     }
 
-    /// Returns the number of a node of a level, of all nodes.
+    /// Returns the global number of a node of a level.
     pub(super) fn number(&self, level: usize, node: u64) -> u64 {
         debug_assert!(node < self.levels[level].nodes, "PD1");
         self.levels[level].first + node
     }
 
-    /// Returns the number of a block of a node, of all blocks of the file.
+    /// Returns the number of a node's block within the file.
     pub(super) fn block_number(&self, number: u64, block: u64) -> u64 {
         debug_assert!(block < u64::from(self.shape.node_blocks()), "PD1");
         1 + number * u64::from(self.shape.node_blocks()) + block
     }
 
-    /// Returns where a block of a node begins in the file.
+    /// Returns the offset of a node's block in the file.
     pub(super) fn offset(&self, number: u64, block: u64) -> u64 {
         self.block_number(number, block) * u64::from(self.shape.block_bytes())
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the size of the file in bytes.
     pub(super) fn file_bytes(&self) -> u64 {
         u64::from(self.shape.block_bytes()) + count(&self.levels) * self.shape.node_bytes()
     }
 
-    /// Returns the place of a block, for errors.
+    /// Returns the location of a block for error messages.
     pub(super) fn place(&self, number: u64, block: u64) -> Place {
         Place::new(Structure::Node, &*self.file, self.offset(number, block))
     }
 }
 
-/// Returns how many nodes levels have.
+/// Returns the number of nodes in the levels.
 fn count(levels: &[Level]) -> u64 {
     levels.last().map_or(0, |top| top.first + top.nodes)
 }
 
-/// Returns the levels of a number of keys; none if there would be too many nodes.
+/// Returns the levels for a number of keys; `None` if there would be too many nodes.
 fn levels(shape: &Shape, keys: u64) -> Option<Vec<Level>> {
     let mut levels: Vec<Level> = Vec::new();
     let (mut below, mut each) = (keys, shape.node_entries(0));
@@ -168,7 +169,7 @@ mod tests {
                 if level == 0 {
                     assert_eq!(held(0), keys);
                 } else {
-                    // A node has a child more than keys.
+                    // A node has one more child than keys.
                     let children = held(level) + layout.levels[level].nodes;
                     assert_eq!(children, layout.levels[level - 1].nodes, "PD1");
                 }

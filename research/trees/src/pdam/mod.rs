@@ -1,36 +1,39 @@
-//! A search tree for a device that moves P blocks in a step (Bender §6): loaded in bulk, and read
-//! by one client or by many.
+//! A search tree for a device that transfers P blocks per step (Bender §6). It is bulk-loaded,
+//! and read by one or more clients.
 //!
-//! A node is P blocks. Its keys are a binary search tree in the order of van Emde Boas, so that
-//! the way of a search through a node lies in few runs of blocks, whatever their length. As many
-//! clients as search share the P blocks of a step: one client reads a node in a step, and P
-//! clients read a block each. The same file also serves clients that read whole nodes, and a file
-//! with nodes of one block is the B-tree for many clients.
+//! A node is P blocks. Its keys form a binary search tree in van Emde Boas order, so a search
+//! path through a node crosses few contiguous runs of blocks, for every run length. The searching
+//! clients share the P blocks of a step: a single client reads one node per step, and P clients
+//! read one block each. The same file also serves clients that read whole nodes; a file with
+//! nodes of one block is the B-tree for many clients.
 //!
 //! ```text
 //!   block 0 │ leaves, in the order of their keys │ nodes above them │ … │ root
 //!           └ a node: P blocks of entries ┘
 //! ```
 //!
-//! Keys have one length, and so do values. All nodes of a level are full, but for the last, so
-//! that no block holds pointers: where a child lies follows from the number of keys.
+//! All keys have the same length, as do all values. All nodes of a level are full except the
+//! last, so blocks need no pointers: the location of a child follows from the number of keys.
 //!
-//! *Knows*: where each key lies, which blocks a search needs, how clients share a step, and what
-//! was damaged.
+//! *Knows*: the location of each key, the blocks that a search needs, how clients share a step,
+//! and the location of damage.
 //!
-//! *Does not know*: caches, logs and checkpoints; threads. A tree does not change. A file whose
-//! load did not end has no header and is none.
+//! *Does not know*: caches, logs and checkpoints; threads. A tree is immutable. A file whose load
+//! was interrupted has no header, and is not a tree.
 //!
 //! *Read in this order*: `shape.rs` (sizes), `layout.rs` (places), `format.rs` (bytes), `build.rs`,
 //! `walk.rs` (one search), `readers.rs` (many, step by step), `scan.rs`, `check.rs`.
 //!
 //! Invariants:
 //!
-//! - **PD1** A level's nodes are full, but for its last; child j of node i is node i · fanout + j
+//! - **PD1** A level's nodes are full except its last; child j of node i is node i · fanout + j
 //!   of the level below.
-//! - **PD2** A step asks for at most P blocks, and what it asks for a client lies in one node.
-//! - **PD3** No byte of a block is used before its checksum was found to be that of its place.
-//! - **PD4** The header is written when all blocks are durable: a file with a header is whole.
+//! - **PD2** A step requests at most P blocks, and the blocks requested for a client are in one
+//!   node.
+//! - **PD3** The bytes of a block are used only after its checksum has been verified for its
+//!   location.
+//! - **PD4** The header is written after all blocks are durable: a file with a header is
+//!   complete.
 
 mod build;
 mod check;
@@ -77,15 +80,15 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Loads records into an empty file, in ascending order of their keys, and makes them durable.
-    /// The number `id` tells the tree's blocks from those of others: draw it at random.
+    /// Loads records in ascending key order into an empty file, and makes them durable. The
+    /// random number `id` distinguishes the tree's blocks from those of other trees.
     ///
     /// The first key of each node stays in memory until the load ends.
     ///
     /// # Errors
-    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) if records are out of order or of
-    /// another length than the shape's, or the file is not empty; or as the device says. The file
-    /// holds no tree then.
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) if records are out of order or
+    /// their length is not the shape's, or the file is not empty; or I/O errors. The file then
+    /// contains no tree.
     pub fn build<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         device: Arc<dyn Device>,
         shape: Shape,
@@ -99,7 +102,7 @@ impl Tree {
     /// Opens a tree.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) with the place, or as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) with the location, or I/O errors.
     pub fn open(device: Arc<dyn Device>) -> Result<Tree> {
         let header = build::read_header(&*device)?;
         let layout = Layout::new(&header, device.name());
@@ -114,23 +117,23 @@ impl Tree {
         &self.layout.shape
     }
 
-    /// Returns how many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.layout.keys
     }
 
-    /// Returns how many nodes a search goes through.
+    /// Returns the number of nodes on a search path.
     #[must_use]
     pub fn height(&self) -> usize {
         self.layout.levels.len()
     }
 
-    /// Returns the value of a key: one client's search, which reads a node in a step.
+    /// Returns the value of a key. The search has a single client, which reads one node per step.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) with the place; `BadOption` if the key
-    /// has another length than those of the tree; or as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) with the location; `BadOption` if the
+    /// length of the key is not that of the tree's keys; or I/O errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Box<[u8]>>> {
         let slots = self.layout.shape.node_blocks();
         let mut readers = Readers::new(self, ReadAhead::Shared, slots, Remainder::InTurn)?;
@@ -142,24 +145,24 @@ impl Tree {
         }
     }
 
-    /// Returns the records from a key on, in the order of keys. Whole leaves are read, as many in
-    /// a step as `slots` blocks hold, and at least one.
+    /// Returns the records from a key on, in key order. The scan reads whole leaves: as many per
+    /// step as `slots` blocks hold, and at least one.
     ///
     /// # Errors
-    /// As [`get`](Tree::get). Later errors are items of the scan.
+    /// The errors of [`get`](Tree::get). Later errors are items of the scan.
     pub fn scan(&self, from: &[u8], slots: u32) -> Result<Scan<'_>> {
         scan::begin(self, from, slots)
     }
 
-    /// Reads every block, and returns what was found.
+    /// Reads every block, and returns a report.
     ///
     /// # Errors
-    /// As the device says: damage is in what is returned.
+    /// I/O errors. Damage is part of the report.
     pub fn check(&self) -> Result<Examined> {
         check::check(self)
     }
 
-    /// Reads some blocks of a node.
+    /// Reads a range of blocks of a node.
     fn read(&self, node: u64, blocks: Range<u64>, purpose: Purpose) -> Result<Buffer> {
         let layout = &self.layout;
         let len = (blocks.end - blocks.start) * u64::from(layout.shape.block_bytes());

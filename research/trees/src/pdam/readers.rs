@@ -1,7 +1,7 @@
-//! Many searches at a time: in each step of the device they share its P slots (Bender §6).
+//! Concurrent searches, which share the device's P slots in each step (Bender §6).
 //!
-//! A step is planned, read and supplied. What is planned does not depend on how it is read, so
-//! that tests also play steps without a device.
+//! A step is planned, read and supplied. The plan does not depend on the read method, so tests
+//! also run steps without a device.
 
 use super::Tree;
 use super::walk::{Progress, Until, Walk};
@@ -11,38 +11,38 @@ use alluvium_storage::{Error, Result};
 use research_models::pdam::shares;
 use std::ops::Range;
 
-/// What is read beyond the block that a search needs.
+/// The read-ahead beyond the block that a search needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadAhead {
-    /// Nothing: what is left of a step's slots is lost.
+    /// No read-ahead: the remaining slots of a step are unused.
     None,
-    /// The whole node. Clients take turns if the slots of a step do not suffice for all.
+    /// The whole node. Clients take turns if a step has too few slots for all of them.
     Node,
-    /// As much of the node as each client's share of the step's slots.
+    /// As much of the node as the client's share of the step's slots allows.
     Shared,
 }
 
-/// What is done with slots that are left when each client has its share.
+/// The use of slots that remain after each client has its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remainder {
-    /// Clients get them in turn, one each.
+    /// Clients get the remaining slots in turn, one each.
     InTurn,
-    /// There must be none.
+    /// Remaining slots are an error.
     Refused,
 }
 
-/// Blocks of a node that are read in one request for one client.
+/// Blocks of a node that are read in a single request for one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The client.
     pub reader: usize,
-    /// The number of the node, of all nodes.
+    /// The global number of the node.
     pub node: u64,
     /// The blocks of the node.
     pub blocks: Range<u64>,
 }
 
-/// The most clients: each keeps a node's blocks.
+/// The maximum number of clients: each holds the blocks of a node in memory.
 const MOST_READERS: usize = 1 << 16;
 
 /// Clients that search a tree.
@@ -70,23 +70,23 @@ pub struct Readers<'t> {
     ahead: ReadAhead,
     slots: u32,
     remainder: Remainder,
-    /// The search of each client that has one.
+    /// The current search of each client, if any.
     walks: Vec<Option<Walk>>,
-    /// Clients that were answered and not yet reported.
+    /// Clients whose search has completed but has not been reported.
     answered: Vec<Answer>,
     steps: u64,
     blocks: u64,
 }
 
-/// A client, and the value that it found, if any.
+/// A client, and the value found, if any.
 pub type Answer = (usize, Option<Box<[u8]>>);
 
 impl<'t> Readers<'t> {
-    /// Returns clients of a tree on a device that reads `slots` blocks in a step.
+    /// Creates clients of a tree on a device that reads `slots` blocks per step.
     ///
     /// # Errors
-    /// [`Error::BadOption`] unless there is a slot, and if nodes are to be read whole that have
-    /// more blocks than a step.
+    /// [`Error::BadOption`] if `slots` is 0, or if nodes are read whole and have more blocks than
+    /// a step.
     pub fn new(tree: &'t Tree, ahead: ReadAhead, slots: u32, remainder: Remainder) -> Result<Readers<'t>> {
         let refuse = |why: String| Err(Error::BadOption { option: "slots", why });
         let node_blocks = tree.layout.shape.node_blocks();
@@ -110,14 +110,15 @@ impl<'t> Readers<'t> {
         })
     }
 
-    /// Gives a client a key to search. Clients may come and go between any two steps.
+    /// Starts the search of a client for a key. Clients may join and leave between any two steps.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the key has another length than those of the tree, or the client's
-    /// number is 65,536 or more; [`Error::Corrupt`] never, as nothing is read.
+    /// [`Error::BadOption`] if the length of the key is not that of the tree's keys, or the
+    /// client's number is 65,536 or more. Never [`Error::Corrupt`], since the call reads no
+    /// blocks.
     ///
     /// # Panics
-    /// When the client waits for an answer already.
+    /// When the client already has a search in progress.
     pub fn seek(&mut self, reader: usize, key: &[u8]) -> Result<()> {
         if reader >= MOST_READERS {
             let why = format!("client {reader}; numbers below {MOST_READERS} are for clients");
@@ -144,29 +145,29 @@ impl<'t> Readers<'t> {
         Ok(())
     }
 
-    /// Returns how many clients wait for an answer.
+    /// Returns the number of clients that wait for an answer.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.walks.iter().flatten().count() + self.answered.len()
     }
 
-    /// Returns how many steps there were.
+    /// Returns the number of steps.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Returns how many blocks were read.
+    /// Returns the number of blocks read.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Reads what one step of the device gives, and returns the clients that have their answer.
+    /// Performs one step of the device, and returns the clients whose search has completed.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the place, [`Error::BadOption`] if slots are left that are refused,
-    /// or as the device says.
+    /// [`Error::Corrupt`] with the location, [`Error::BadOption`] if slots remain and
+    /// [`Remainder`] refuses them, or I/O errors.
     pub fn step(&mut self) -> Result<Vec<Answer>> {
         let runs = self.plan()?;
         let layout = &self.tree.layout;
@@ -184,11 +185,11 @@ impl<'t> Readers<'t> {
         self.supply(runs.into_iter().zip(buffers))
     }
 
-    /// Returns what is read in the next step: at most as many blocks as there are slots, and for
-    /// each client blocks of one node (PD2).
+    /// Returns the requests of the next step: at most one block per slot, and for each client
+    /// blocks of a single node (PD2).
     ///
     /// # Errors
-    /// [`Error::BadOption`] if slots are left that are refused.
+    /// [`Error::BadOption`] if slots remain and [`Remainder`] refuses them.
     pub fn plan(&mut self) -> Result<Vec<Run>> {
         let layout = &self.tree.layout;
         let mut wants = Vec::new();
@@ -219,7 +220,7 @@ impl<'t> Readers<'t> {
         Ok(runs)
     }
 
-    /// Returns how many blocks each of the clients gets in this step.
+    /// Returns the number of blocks for each client in this step.
     fn share(&self, clients: usize) -> Result<Vec<u64>> {
         let slots = u64::from(self.slots);
         if clients == 0 {
@@ -233,7 +234,7 @@ impl<'t> Readers<'t> {
             return Err(Error::BadOption { option: "slots", why });
         }
         let node = u64::from(self.tree.layout.shape.node_blocks());
-        // Nodes that are read whole take their slots together.
+        // A node that is read whole needs all of its slots in the same step.
         let unit = if self.ahead == ReadAhead::Node { node } else { 1 };
         let mut shares = shares(clients, slots / unit, self.steps);
         for share in &mut shares {
@@ -246,10 +247,10 @@ impl<'t> Readers<'t> {
         Ok(shares)
     }
 
-    /// Gives clients what was read for them, and returns those that have their answer.
+    /// Supplies clients with the blocks read, and returns those whose search has completed.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the place.
+    /// [`Error::Corrupt`] with the location.
     pub fn supply(&mut self, read: impl IntoIterator<Item = (Run, Buffer)>) -> Result<Vec<Answer>> {
         let mut answered = std::mem::take(&mut self.answered);
         for (run, blocks) in read {
@@ -264,8 +265,8 @@ impl<'t> Readers<'t> {
     }
 }
 
-/// Returns `share` blocks of a node of `blocks`, the wanted one among them: those behind it, as
-/// searches go on there, and those before it where the node ends (PD2).
+/// Returns `share` of a node's `blocks` blocks, including the wanted one: preferably the blocks
+/// after it, where searches continue, and blocks before it at the end of the node (PD2).
 fn around(wanted: u64, share: u64, blocks: u64) -> Range<u64> {
     assert!(wanted < blocks && share > 0, "PD2: block {wanted} of {blocks}");
     let from = wanted.min(blocks.saturating_sub(share));

@@ -1,4 +1,4 @@
-//! Records in the order of their keys: whole leaves, which lie one behind the other.
+//! Scans of records in key order, which read contiguous whole leaves.
 
 use super::Tree;
 use super::format::{BLOCK_HEAD, entries, entry};
@@ -8,31 +8,31 @@ use alluvium_base::Purpose;
 use alluvium_device::Buffer;
 use alluvium_storage::Result;
 
-/// The most bytes of a request, unless a leaf has more.
+/// The maximum size of a request in bytes, unless a single leaf is larger.
 const MOST_TOGETHER: u64 = 16 << 20;
 
 /// A key and its value.
 type Record = (Box<[u8]>, Box<[u8]>);
 
-/// Records from a key on. An error ends it.
+/// An iterator over records from a key on. It ends after an error.
 #[derive(Debug)]
 pub struct Scan<'t> {
     tree: &'t Tree,
-    /// How many leaves one request reads.
+    /// The number of leaves per request.
     together: u64,
-    /// Where it begins.
+    /// The key at which the scan begins.
     from: Box<[u8]>,
-    /// The leaf whose records come next, and the next of them.
+    /// The current leaf and the index of its next record.
     leaf: u64,
     rank: u64,
-    /// Leaves that were read: the first of them, and their bytes.
+    /// The buffered leaves: the number of the first, and their bytes.
     read: Option<(u64, Buffer)>,
-    /// Whether the blocks of the leaf were checked (PD3).
+    /// Whether the blocks of the current leaf have been verified (PD3).
     is_checked: bool,
     has_ended: bool,
 }
 
-/// Finds the leaf where a scan begins.
+/// Finds the leaf at which a scan begins.
 pub(super) fn begin<'t>(tree: &'t Tree, from: &[u8], slots: u32) -> Result<Scan<'t>> {
     let layout = &tree.layout;
     let mut walk = Walk::new(layout, from, Until::Leaf)?;
@@ -41,7 +41,7 @@ pub(super) fn begin<'t>(tree: &'t Tree, from: &[u8], slots: u32) -> Result<Scan<
             Progress::Leaf(leaf) => break leaf,
             Progress::Found(_) => break 0,
             Progress::Wants { node, .. } => {
-                // One client's search: a node is read in a step.
+                // A search with a single client, which reads one node per step.
                 let blocks = 0..u64::from(layout.shape.node_blocks());
                 walk.supply(0, tree.read(node, blocks, Purpose::Scan)?);
             }
@@ -62,7 +62,7 @@ pub(super) fn begin<'t>(tree: &'t Tree, from: &[u8], slots: u32) -> Result<Scan<
 }
 
 impl Scan<'_> {
-    /// Returns the next record, from the key on that the scan begins with.
+    /// Returns the next record, starting at the first key of the scan.
     fn record(&mut self) -> Result<Option<Record>> {
         let layout = &self.tree.layout;
         let leaves = layout.levels.first().map_or(0, |level| level.nodes);
@@ -88,7 +88,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Reads the leaf and those behind it, unless it was read.
+    /// Reads the leaf and those after it, unless the leaf is buffered.
     fn load(&mut self, leaves: u64) -> Result<()> {
         let (layout, leaf) = (&self.tree.layout, self.leaf);
         let bytes = layout.shape.node_bytes();
@@ -122,7 +122,7 @@ impl Iterator for Scan<'_> {
     }
 }
 
-/// Fails unless all blocks of a node are what was written there.
+/// Verifies all blocks of a node.
 pub(super) fn check_node(layout: &Layout, level: usize, node: u64, bytes: &[u8]) -> Result<()> {
     let number = layout.number(level, node);
     let blocks = bytes.chunks(layout.shape.block_bytes() as usize);
@@ -134,7 +134,7 @@ pub(super) fn check_node(layout: &Layout, level: usize, node: u64, bytes: &[u8])
     Ok(())
 }
 
-/// Returns the entry of a rank, of a node whose blocks were checked.
+/// Returns the entry with a given rank in a node whose blocks have been verified.
 pub(super) fn at_rank<'n>(layout: &Layout, level: usize, node: &'n [u8], rank: u64) -> &'n [u8] {
     let slot = layout.slot(level, layout.order(level).position(rank));
     let bytes = layout.shape.block_bytes() as usize;

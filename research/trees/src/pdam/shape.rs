@@ -12,18 +12,18 @@ pub struct Shape {
     value_bytes: u32,
 }
 
-/// The most bytes of a block, of a node, and of a key or value.
+/// The maximum size of a block, of a node, and of a key or value, in bytes.
 const MOST_BLOCK: u32 = 1 << 20;
 const MOST_NODE: u64 = 16 << 20;
 const MOST_PART: u32 = 64 << 10;
 
 impl Shape {
-    /// Returns the shape of a tree: blocks of `block_bytes`, nodes of `node_blocks` of them, and
-    /// records with keys and values of one length.
+    /// Creates a shape with blocks of `block_bytes`, nodes of `node_blocks` blocks, and records
+    /// with fixed-length keys and values.
     ///
     /// # Errors
-    /// [`Error::BadOption`] unless blocks are 512 bytes to 1 MiB in steps of 512, a node has a
-    /// block and at most 16 MiB, keys have bytes, and a block has space for two records.
+    /// [`Error::BadOption`] unless blocks are 512 bytes to 1 MiB in steps of 512, a node has at
+    /// least one block and at most 16 MiB, keys are not empty, and a block holds two records.
     pub fn new(block_bytes: u32, node_blocks: u32, key_bytes: u32, value_bytes: u32) -> Result<Shape> {
         let refuse = |option, why: String| Err(Error::BadOption { option, why });
         let sector = alluvium_device::BLOCK as u32;
@@ -59,43 +59,43 @@ impl Shape {
         })
     }
 
-    /// Returns the bytes of a block.
+    /// Returns the size of a block in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         self.block_bytes
     }
 
-    /// Returns the blocks of a node.
+    /// Returns the number of blocks in a node.
     #[must_use]
     pub fn node_blocks(&self) -> u32 {
         self.node_blocks
     }
 
-    /// Returns the bytes of a key.
+    /// Returns the length of a key in bytes.
     #[must_use]
     pub fn key_bytes(&self) -> u32 {
         self.key_bytes
     }
 
-    /// Returns the bytes of a value.
+    /// Returns the length of a value in bytes.
     #[must_use]
     pub fn value_bytes(&self) -> u32 {
         self.value_bytes
     }
 
-    /// Returns the bytes of a node.
+    /// Returns the size of a node in bytes.
     #[must_use]
     pub fn node_bytes(&self) -> u64 {
         u64::from(self.node_blocks) * u64::from(self.block_bytes)
     }
 
-    /// Returns the bytes of an entry: a record in a leaf (level 0), a key elsewhere.
+    /// Returns the size of an entry in bytes: a record in a leaf (level 0), a key elsewhere.
     pub(super) fn entry_bytes(&self, level: usize) -> usize {
         let value = if level == 0 { self.value_bytes } else { 0 };
         (self.key_bytes + value) as usize
     }
 
-    /// Returns how many entries a block of a level holds.
+    /// Returns the number of entries in a block of a level.
     #[must_use]
     pub fn block_entries(&self, level: usize) -> u64 {
         let entries = (self.block_bytes as usize - BLOCK_HEAD) / self.entry_bytes(level);
@@ -103,13 +103,13 @@ impl Shape {
         entries as u64
     }
 
-    /// Returns how many entries a node of a level holds.
+    /// Returns the number of entries in a node of a level.
     #[must_use]
     pub fn node_entries(&self, level: usize) -> u64 {
         u64::from(self.node_blocks) * self.block_entries(level)
     }
 
-    /// Returns how many children a node has.
+    /// Returns the number of children of a node.
     #[must_use]
     pub fn fanout(&self) -> u64 {
         self.node_entries(1) + 1

@@ -1,5 +1,5 @@
-//! One search, from the root to a leaf: a state that asks for a block, is given some, and goes on
-//! as far as they lead.
+//! A single search from the root to a leaf. It is a state machine that requests a block, receives
+//! blocks, and advances as far as they allow.
 
 use super::format::{BLOCK_HEAD, entries, entry};
 use super::layout::Layout;
@@ -11,51 +11,52 @@ use std::cmp::Ordering;
 #[derive(Debug)]
 pub(super) struct Walk {
     key: Box<[u8]>,
-    /// The level and the node in it.
+    /// The current level and node.
     level: usize,
     node: u64,
-    /// Where the search is in the binary search tree of the node: the root is 1.
+    /// The current position in the node's binary search tree: the root is 1.
     position: u64,
-    /// How many entries of the node are known to be at or before the key.
+    /// The number of the node's entries known to be less than or equal to the key.
     before: u64,
-    /// The blocks of the node that were read: the first of them, and their bytes.
+    /// The buffered blocks of the node: the number of the first, and their bytes.
     read: Vec<(u64, Buffer)>,
-    /// The last block whose checksum was found to be right: on the way down none comes twice.
+    /// The last block with a verified checksum. A search visits each block once, so one is
+    /// enough.
     checked: Option<u64>,
-    /// Where a search for a leaf ends.
+    /// The end of the search: the record or its leaf.
     until: Until,
 }
 
-/// What a search is for.
+/// The goal of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// The record of the key.
+    /// The search ends at the key's record.
     Record,
-    /// The leaf that the key belongs to.
+    /// The search ends at the leaf that covers the key.
     Leaf,
 }
 
-/// How far a search has come.
+/// The state of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It needs a block of a node.
+    /// The search needs a block of a node.
     Wants {
-        /// The number of the node, of all nodes.
+        /// The global number of the node.
         node: u64,
-        /// The block in it.
+        /// The index of the block in the node.
         block: u64,
     },
-    /// It found the value, or that there is none.
+    /// The search has completed: the value of the key, or `None` if the key does not exist.
     Found(Option<Box<[u8]>>),
-    /// It came to a leaf.
+    /// The search has reached a leaf.
     Leaf(u64),
 }
 
 impl Walk {
-    /// Begins a search at the root.
+    /// Starts a search at the root.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the key has another length than those of the tree.
+    /// [`Error::BadOption`] if the length of the key is not that of the tree's keys.
     pub(super) fn new(layout: &Layout, key: &[u8], until: Until) -> Result<Walk> {
         let wanted = layout.shape.key_bytes();
         if key.len() != wanted as usize {
@@ -76,16 +77,16 @@ impl Walk {
         })
     }
 
-    /// Takes blocks of the node that the search is in, from `first` on.
+    /// Supplies blocks of the current node, from `first` on.
     pub(super) fn supply(&mut self, first: u64, blocks: Buffer) {
         debug_assert!(!blocks.is_empty(), "a run has blocks");
         self.read.push((first, blocks));
     }
 
-    /// Goes on as far as the blocks lead that were read.
+    /// Advances as far as the supplied blocks allow.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the place.
+    /// [`Error::Corrupt`] with the location.
     pub(super) fn advance(&mut self, layout: &Layout) -> Result<Progress> {
         if layout.keys == 0 {
             return Ok(Progress::Found(None));
@@ -127,7 +128,7 @@ impl Walk {
         }
     }
 
-    /// Goes on to the child that the key belongs to.
+    /// Descends to the child that covers the key.
     fn enter_child(&mut self, layout: &Layout) {
         assert!(self.before < layout.shape.fanout(), "PD1: a child of the node");
         self.level -= 1;
@@ -142,7 +143,7 @@ impl Walk {
     }
 }
 
-/// Returns the entries of a block of a node, if it was read.
+/// Returns the entries of a block of a node, if the block has been read.
 fn block<'r>(
     read: &'r [(u64, Buffer)],
     checked: &mut Option<u64>,
@@ -161,7 +162,7 @@ fn block<'r>(
     if *checked == Some(block) {
         return Ok(found.get(BLOCK_HEAD..));
     }
-    // PD3: once for each block.
+    // PD3: each block is verified once.
     let number = layout.block_number(node, block);
     let found = entries(found, layout.id, number, || layout.place(node, block))?;
     *checked = Some(block);

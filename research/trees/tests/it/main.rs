@@ -1,6 +1,6 @@
-//! Flushes of a node of the tree as ball recycling (Conway §5): a byte that waits is a ball, a
-//! child is a bin, and a flush takes what waits for one child. What policies take is set beside the
-//! simulation and beside the bounds of `research_models::recycling`.
+//! Flushes of a tree node as ball recycling (Conway §5): a buffered byte is a ball, a child is a
+//! bin, and a flush takes all bytes buffered for one child. The tests compare the rates of
+//! policies with the simulation and with the bounds of `research_models::recycling`.
 
 use alluvium_model::{Alias, Popularity, Random};
 use alluvium_trees::tiered::policy::{Child, Shape, Victim, flush};
@@ -18,8 +18,8 @@ const POLICIES: [(Victim, Choice); 3] = [
     (Victim::RoundRobin, Choice::GoldenGate),
 ];
 
-/// Throws balls onto children, `batch` at a time, flushes as the tree does, and returns the balls
-/// of a flush.
+/// Throws balls onto children, `batch` at a time, flushes as the tree does, and returns the mean
+/// number of balls per flush.
 fn rate(victim: Victim, weights: &[f64], batch: u64, flushes: u64) -> f64 {
     let bins = Alias::new(weights).unwrap();
     let mut children = vec![Child { bytes: 0, runs: 1 }; weights.len()];
@@ -51,7 +51,7 @@ fn most(weights: &[f64], balls: u64) -> f64 {
 #[test]
 fn even_children_are_flushed_as_in_the_simulation() {
     let even = [1.0; 8];
-    // A node flushes when it holds a ball more than it may.
+    // A node flushes when it exceeds its capacity by one ball.
     let balls = SHAPE.node_bytes() + 1;
     for (victim, choice) in POLICIES {
         let (found, wanted) = (rate(victim, &even, 1, 20_000), simulated(choice, &even, balls));

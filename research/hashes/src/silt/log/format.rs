@@ -1,4 +1,4 @@
-//! The bytes of a log record, version 1. All integers little-endian.
+//! The encoding of a log record, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET   SIZE  MEANING
@@ -13,45 +13,45 @@
 //!      …      …  zeros, up to a multiple of 16
 //! ```
 //!
-//! A log is records without a gap. It ends where no record is: at its last byte, at zeros, or
-//! at a record that was torn.
+//! A log is a sequence of records without gaps. It ends at the first position without a valid
+//! record: at its last byte, at zeros, or at a torn record.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::silt::{Error, Result};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum::seeded;
 
-/// Records begin at multiples of this: 32 bits number the units of a log of 64 GiB.
+/// The alignment of records in bytes: 32-bit unit numbers address a log of 64 GiB.
 pub const UNIT: u64 = 16;
 
-/// The most bytes of a value.
+/// The maximum length of a value in bytes.
 pub const MAX_VALUE_BYTES: u32 = 1 << 26;
 
 const HEADER_BYTES: usize = 16;
 const CHECKSUM_BYTES: usize = 8;
 
-/// What a record does.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The key has the value.
     Put = 1,
-    /// The key is not there.
+    /// The key is deleted.
     Delete = 2,
 }
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'b> {
-    /// What it does.
+    /// The kind of the record.
     pub kind: Kind,
     /// The key.
     pub key: &'b [u8],
-    /// The value; nothing for a delete.
+    /// The value; empty for a delete.
     pub value: &'b [u8],
 }
 
 impl<'b> Record<'b> {
-    /// Appends the record to a log with a number.
+    /// Appends the encoded record to the log with the given number.
     ///
     /// ```
     /// use research_hashes::silt::log::{Kind, Record};
@@ -63,7 +63,7 @@ impl<'b> Record<'b> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::TooLong`] when the key or the value is.
+    /// [`Error::TooLong`] when the key or the value is too long.
     pub fn encode(&self, log: u64, out: &mut Vec<u8>) -> Result<()> {
         let (key_bytes, value_bytes) = (self.key.len(), self.value.len());
         if key_bytes > u16::MAX.into() || value_bytes > MAX_VALUE_BYTES as usize {
@@ -92,7 +92,7 @@ impl<'b> Record<'b> {
     /// Returns it and its bytes, those of the zeros included.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when no record of this log is there.
+    /// [`Error::Corrupt`] when the bytes do not start with a record of this log.
     pub fn decode(log: u64, bytes: &'b [u8], at: u64) -> Result<(Record<'b>, u64)> {
         let bad = |what, expected: String, found: String| Error::Corrupt {
             structure: "log record",
@@ -141,13 +141,13 @@ pub struct Scan<'b> {
 }
 
 impl<'b> Scan<'b> {
-    /// Begins at the first record of a log.
+    /// Starts at the first record of a log.
     #[must_use]
     pub fn new(log: u64, bytes: &'b [u8]) -> Scan<'b> {
         Scan { log, bytes, at: 0 }
     }
 
-    /// Returns the byte up to which records were read: after the last one, where the log ends.
+    /// Returns the offset after the last record read; at the end, this is the end of the log.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.at
@@ -204,7 +204,7 @@ mod tests {
         for len in 0..=log.len() {
             let mut scan = Scan::new(1, &log[..len]);
             let read: Vec<&[u8]> = scan.by_ref().map(|(_, record)| record.key).collect();
-            // A record whose zeros alone are missing is whole.
+            // A record is complete even if its padding is missing.
             let whole = read.len();
             assert!(read.iter().zip(&keys).all(|(read, key)| read == key));
             assert!(whole == 50 || ends[whole] > len as u64, "{whole} at {len}");

@@ -1,28 +1,29 @@
-//! Where a log's records are: a cuckoo table in memory.
+//! The index of a log's records: an in-memory cuckoo table.
 
 use crate::silt::HashedKey;
 use research_filters::cuckoo::{Shape, Slot, Table, encode};
 
-/// The index of a log store: hashed keys to the units at which their newest records begin.
+/// The index of a log store, which maps hashed keys to the units at which their newest records
+/// begin.
 #[derive(Clone, Debug)]
 pub struct LogIndex {
     table: Table,
 }
 
-/// What became of an entry.
+/// The result of adding an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// The key had no record in the log.
     Added,
     /// The key had a record at this unit.
     Replaced(u32),
-    /// There is no place for another key: the log is to be frozen, and the record to be
-    /// appended to the next one. The index is as it was.
+    /// The table has no free slot for another key: the owner must freeze the log and append the
+    /// record to the next log. The index is unchanged.
     Full,
 }
 
 impl LogIndex {
-    /// Creates an empty index. The seed decides which entries an insertion moves.
+    /// Creates an empty index. The seed determines which entries insertions move.
     #[must_use]
     pub fn new(shape: Shape, seed: u64) -> LogIndex {
         LogIndex {
@@ -30,13 +31,13 @@ impl LogIndex {
         }
     }
 
-    /// Returns how many keys have a record.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.table.len()
     }
 
-    /// Returns whether no key has a record.
+    /// Returns whether the index is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
@@ -54,11 +55,11 @@ impl LogIndex {
         self.table.shape()
     }
 
-    /// Finds the unit of a key's newest record. `is_key` reads the record at a unit and says
-    /// whether it is the key's.
+    /// Finds the unit of a key's newest record. `is_key` reads the record at a unit and returns
+    /// whether it belongs to the key.
     ///
     /// # Errors
-    /// What `is_key` returns.
+    /// The errors of `is_key`.
     pub fn find<E>(
         &self,
         key: HashedKey,
@@ -67,11 +68,11 @@ impl LogIndex {
         Ok(self.slot(key, is_key)?.map(|(_, unit)| unit))
     }
 
-    /// Enters the unit of a key's newest record, in place of the one before (S2): otherwise
-    /// eight updates of one key would fill both of its buckets.
+    /// Sets the unit of a key's newest record, replacing the previous one (S2): otherwise eight
+    /// updates of one key would fill both of its buckets.
     ///
     /// # Errors
-    /// What `is_key` returns.
+    /// The errors of `is_key`.
     pub fn put<E>(
         &mut self,
         key: HashedKey,
@@ -99,7 +100,7 @@ impl LogIndex {
         Ok(None)
     }
 
-    /// Returns the units of all records in the index, in the order of their slots.
+    /// Returns the units of all records in the index, in slot order.
     pub fn entries(&self) -> impl Iterator<Item = (Slot, u32)> {
         self.table.entries()
     }

@@ -1,4 +1,4 @@
-//! The bytes of a slot, version 1. All integers little-endian.
+//! The encoding of a slot, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET   SIZE  MEANING
@@ -22,27 +22,27 @@ use alluvium_base::checksum::seeded;
 const HEADER_BYTES: usize = 16;
 const CHECKSUM_BYTES: usize = 8;
 
-/// What a slot says of its key.
+/// The state of a slot's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has the value.
+    /// The key has the slot's value.
     Value = 1,
-    /// It is not there, whatever older stores say.
+    /// The key is deleted, regardless of older stores.
     Deleted = 2,
 }
 
-/// A slot that is not empty.
+/// A non-empty slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot<'b> {
-    /// What it says.
+    /// The state of the key.
     pub state: State,
     /// The key.
     pub key: &'b [u8],
-    /// The value; nothing for a deletion.
+    /// The value; empty for a deletion.
     pub value: &'b [u8],
 }
 
-/// The number of a store, and the bytes of its slots.
+/// The number of a store, and the size of its slots.
 ///
 /// ```
 /// use research_hashes::silt::slots::{Layout, Slot, State};
@@ -59,21 +59,21 @@ pub struct Slot<'b> {
 pub struct Layout {
     /// The number of the store.
     pub store: u64,
-    /// The bytes of a slot.
+    /// The size of a slot in bytes.
     pub slot_bytes: u32,
 }
 
 impl Layout {
-    /// Returns at which byte a slot is.
+    /// Returns the offset of a slot in bytes.
     #[must_use]
     pub fn at(&self, slot: u64) -> u64 {
         slot * u64::from(self.slot_bytes)
     }
 
-    /// Appends a slot, or an empty one.
+    /// Appends an encoded slot; `None` is an empty slot.
     ///
     /// # Errors
-    /// [`Error::TooLong`] when it does not fit.
+    /// [`Error::TooLong`] when the key and value do not fit in a slot.
     pub fn encode(&self, slot: Option<&Slot<'_>>, out: &mut Vec<u8>) -> Result<()> {
         let end = out.len() + self.slot_bytes as usize;
         if let Some(slot) = slot {
@@ -102,10 +102,10 @@ impl Layout {
         Ok(())
     }
 
-    /// Reads a slot that is at byte `at` of its store. Nothing when it is empty.
+    /// Decodes the slot at offset `at` of its store; `None` if it is empty.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the bytes are no slot of this store.
+    /// [`Error::Corrupt`] when the bytes are not a slot of this store.
     pub fn decode<'b>(&self, bytes: &'b [u8], at: u64) -> Result<Option<Slot<'b>>> {
         let bad = |what, expected: String, found: String| Error::Corrupt {
             structure: "slot",

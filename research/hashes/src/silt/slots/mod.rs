@@ -1,8 +1,8 @@
-//! Slots of one size, of which hash stores and sorted stores consist.
+//! Fixed-size slots, the elements of hash stores and sorted stores.
 //!
-//! *Knows*: the bytes of a slot; at which byte of its store a slot is.
+//! *Knows*: the encoding of a slot; the offset of a slot in its store.
 //!
-//! *Does not know*: files; in what order slots are, which is the matter of their makers.
+//! *Does not know*: files; the order of slots, which the builders of stores determine.
 //!
 //! *Read in this order*: `format`.
 

@@ -1,10 +1,10 @@
-//! Which bytes of a space are free, in use, or wait for a commit.
+//! Bookkeeping of a space: bytes that are free, in use, or waiting for a commit.
 
 use super::Extent;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The extents of a space. They begin at multiples of `align`, and the smallest free one that fits
-/// is taken.
+/// The extents of a space. They start at multiples of `align`. Allocation uses the smallest free
+/// extent that fits.
 #[derive(Clone, Debug)]
 pub(super) struct Book {
     align: u64,
@@ -22,7 +22,7 @@ struct Used {
 }
 
 impl Book {
-    /// Returns a book of `capacity` bytes, of which all from `from` on are free.
+    /// Returns the book of a space of `capacity` bytes, of which all from `from` on are free.
     pub(super) fn new(align: u64, from: u64, capacity: u64) -> Book {
         assert!(align > 0 && from.is_multiple_of(align), "extents are aligned");
         let mut book = Book {
@@ -51,13 +51,13 @@ impl Book {
         }
     }
 
-    /// Returns how many bytes are not free.
+    /// Returns the number of bytes that are not free.
     pub(super) fn used_bytes(&self) -> u64 {
         debug_assert_eq!(self.free_at.len(), self.free_bytes.len(), "both lists are alike");
         self.capacity - self.free_bytes.iter().map(|&(bytes, _)| bytes).sum::<u64>()
     }
 
-    /// Takes bytes that nothing uses; none if there are not as many side by side.
+    /// Allocates contiguous bytes; `None` if no free extent is large enough.
     pub(super) fn take(&mut self, bytes: u64) -> Option<Extent> {
         assert!(bytes > 0, "an extent has bytes");
         let whole = self.whole(bytes);
@@ -72,7 +72,7 @@ impl Book {
         Some(Extent { at, bytes })
     }
 
-    /// Enters an extent that the last commit reaches; false when it is not free.
+    /// Marks an extent of the last commit as used; returns false if it is not free.
     pub(super) fn enter(&mut self, extent: Extent) -> bool {
         let whole = self.whole(extent.bytes);
         let Some(end) = extent.at.checked_add(whole) else {
@@ -97,7 +97,7 @@ impl Book {
         true
     }
 
-    /// Gives back an extent, and returns whether it is free at once.
+    /// Releases an extent, and returns whether it is free immediately.
     pub(super) fn release(&mut self, extent: Extent) -> bool {
         let used = self.used.remove(&extent.at);
         let used = used.expect("what is released was allocated");
@@ -116,7 +116,7 @@ impl Book {
         used.is_some_and(|used| !used.is_durable && used.bytes == extent.bytes)
     }
 
-    /// Notes that what is in use is durable, and returns what is free since.
+    /// Marks the extents in use as durable, and returns the extents that this frees.
     pub(super) fn committed(&mut self) -> Vec<Extent> {
         self.used.values_mut().for_each(|used| used.is_durable = true);
         let dead = std::mem::take(&mut self.dead);
@@ -126,7 +126,7 @@ impl Book {
         dead
     }
 
-    /// Returns what is in use, in order.
+    /// Returns the extents in use, in order.
     pub(super) fn extents(&self) -> impl Iterator<Item = Extent> {
         self.used.iter().map(|(&at, used)| Extent {
             at,

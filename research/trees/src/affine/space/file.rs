@@ -1,4 +1,4 @@
-//! A space in a file, which survives crashes.
+//! A space in a file. Its commits survive crashes.
 
 use super::book::Book;
 use super::format::{BLOCK, MOST_ROOT, SLOT, Slot, decode_map, encode_map};
@@ -10,9 +10,9 @@ use alluvium_device::{Buffer, Device, Directory, FileOptions};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// By how much a file grows at least.
+/// The minimum growth of a file, in bytes.
 const GROWTH: u64 = MIB;
-/// A file grows by an eighth, if that is more.
+/// A file grows by an eighth of its size if that is more than the minimum.
 const SHARE: u64 = 8;
 const _: () = assert!(GROWTH.is_multiple_of(BLOCK) && SHARE > 0);
 
@@ -44,11 +44,11 @@ struct Inner {
 }
 
 impl FileSpace {
-    /// Creates a file without a commit. A crash before the first one leaves a file that
-    /// [`FileSpace::open`] refuses: remove it then.
+    /// Creates a file without a commit. A crash before the first commit leaves a file that
+    /// [`FileSpace::open`] rejects; the caller then removes it.
     ///
     /// # Errors
-    /// When the file exists, or as the device says.
+    /// I/O errors, also when the file exists.
     pub fn create(directory: &dyn Directory, name: &str) -> Result<FileSpace> {
         let device = directory.create(name, FileOptions::DIRECT)?;
         device.grow(2 * SLOT + GROWTH)?;
@@ -60,7 +60,7 @@ impl FileSpace {
     /// Opens a file at its last commit.
     ///
     /// # Errors
-    /// [`Error::NotADictionary`] when it has no commit, [`Error::Damaged`], or as the device says.
+    /// [`Error::NotADictionary`] when it has no commit, [`Error::Damaged`], or I/O errors.
     pub fn open(directory: &dyn Directory, name: &str) -> Result<FileSpace> {
         let device = directory.open(name, FileOptions::DIRECT)?;
         let missing = |why: &str| Error::NotADictionary {
@@ -126,19 +126,19 @@ impl FileSpace {
         }
     }
 
-    /// Returns how many bytes the file has.
+    /// Returns the size of the file in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.device.len()
     }
 
-    /// Returns whether nothing was committed yet.
+    /// Returns whether the file has no commit yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.borrow().durable.is_none()
     }
 
-    /// Remembers a failure of the device: what it holds now is not known.
+    /// Records a device failure: the contents of the device are unknown from then on.
     fn judge<T>(inner: &mut Inner, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             inner.broken.get_or_insert_with(|| error.to_string());
@@ -209,7 +209,7 @@ impl Inner {
     }
 }
 
-/// Reads bytes that need not begin or end where a block does.
+/// Reads bytes at any alignment.
 fn read(device: &dyn Device, at: u64, bytes: u64) -> Result<Vec<u8>> {
     let from = at / BLOCK * BLOCK;
     let end = at

@@ -1,8 +1,8 @@
-//! The first blocks of a file of an affine dictionary, and the map of its extents, version 1. All
-//! integers little-endian.
+//! The encoding of the first blocks of an affine dictionary's file and of its map of extents,
+//! version 1. All integers are little-endian.
 //!
-//! A file begins with two slots of 4 KiB. A commit writes the one that its generation is even or
-//! odd for. The valid one with the higher generation counts.
+//! A file starts with two slots of 4 KiB. The parity of a commit's generation selects the slot
+//! that the commit writes. The valid slot with the higher generation is current.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -18,8 +18,8 @@
 //!            …  zeros
 //! ```
 //!
-//! A map lists the extents in use, in order, as varints: the blocks of 512 bytes between the end of
-//! the one before and its beginning, and its bytes.
+//! A map lists the extents in use, in order, as varints: the number of 512-byte blocks between
+//! the end of the previous extent and the start of this one, and the size in bytes.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::Extent;
@@ -29,15 +29,15 @@ use alluvium_base::checksum::checksum;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"AAFF");
 const VERSION: u32 = 1;
-/// Bytes of a slot.
+/// The size of a slot in bytes.
 pub(super) const SLOT: u64 = 4096;
-/// What extents begin at multiples of.
+/// The alignment of extents in bytes.
 pub(super) const BLOCK: u64 = 512;
-/// Most bytes of a root.
+/// The maximum size of a root in bytes.
 pub(super) const MOST_ROOT: usize = 2048;
 const _: () = assert!(50 + MOST_ROOT as u64 <= SLOT && alluvium_device::BLOCK == BLOCK);
 
-/// What a slot says.
+/// The decoded contents of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) generation: u64,
@@ -65,7 +65,7 @@ impl Slot {
         out
     }
 
-    /// Reads a slot; none for anything else.
+    /// Decodes a slot; `None` if it is invalid.
     pub(super) fn decode(bytes: &[u8]) -> Result<Option<Slot>> {
         let mut reader = Reader::new(bytes);
         let sum = reader.u64()?;
@@ -95,7 +95,7 @@ impl Slot {
     }
 }
 
-/// Returns the bytes of a map.
+/// Encodes a map.
 pub(super) fn encode_map(extents: impl Iterator<Item = Extent>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);
@@ -108,7 +108,7 @@ pub(super) fn encode_map(extents: impl Iterator<Item = Extent>) -> Vec<u8> {
     out
 }
 
-/// Reads a map.
+/// Decodes a map.
 pub(super) fn decode_map(bytes: &[u8]) -> Result<Vec<Extent>> {
     let mut reader = Reader::new(bytes);
     let mut extents = Vec::new();
@@ -130,7 +130,7 @@ pub(super) fn decode_map(bytes: &[u8]) -> Result<Vec<Extent>> {
     Ok(extents)
 }
 
-/// Reads bytes as a slot or a map, for fuzzing.
+/// Decodes bytes as a slot or a map, for fuzzing.
 pub(in crate::affine) fn reread(bytes: &[u8]) -> usize {
     let mut found = 0;
     if let Ok(Some(slot)) = Slot::decode(bytes) {
@@ -145,7 +145,7 @@ pub(in crate::affine) fn reread(bytes: &[u8]) -> usize {
     found
 }
 
-/// Returns bytes of both.
+/// Returns sample bytes for a slot and a map.
 pub(in crate::affine) fn examples() -> Vec<Vec<u8>> {
     let extents = [
         Extent { at: 8192, bytes: 700 },

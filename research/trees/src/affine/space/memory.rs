@@ -1,4 +1,4 @@
-//! A space in memory, with a meter that counts each byte, faults, and crashes.
+//! An in-memory space with a meter that counts each byte, fault injection, and simulated crashes.
 
 use super::book::Book;
 use super::meter::{Meter, Request};
@@ -7,19 +7,19 @@ use crate::affine::error::{Error, Result};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// What a space in memory does wrong when it is told to.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The n-th write or commit from now on fails, and all that follow.
+    /// The n-th write or commit from now on fails, and all later ones.
     WritesFrom(u64),
-    /// The n-th read from now on fails, and all that follow.
+    /// The n-th read from now on fails, and all later ones.
     ReadsFrom(u64),
 }
 
-/// A space in memory.
+/// An in-memory space.
 ///
-/// It panics when a dictionary writes what the last commit reaches, or what it has not allocated:
-/// those are bugs of the dictionary (AS1).
+/// It panics when a dictionary writes bytes that the last commit references or that are not
+/// allocated: either is a bug of the dictionary (AS1).
 ///
 /// ```
 /// use research_trees::affine::{MemorySpace, Space};
@@ -42,7 +42,7 @@ struct Inner {
     book: Book,
     held: BTreeMap<u64, Vec<u8>>,
     root: Option<Vec<u8>>,
-    /// The extents that the last commit reaches.
+    /// The extents that the last commit references.
     durable: Vec<Extent>,
     meter: Meter,
     log: Option<Vec<Request>>,
@@ -69,13 +69,13 @@ impl MemorySpace {
         }
     }
 
-    /// Returns what was counted so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn meter(&self) -> Meter {
         self.inner.borrow().meter
     }
 
-    /// Returns the requests since the last call, beginning with the first call.
+    /// Returns the requests since the last call, or since the creation of the space.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.inner
@@ -85,13 +85,13 @@ impl MemorySpace {
             .unwrap_or_default()
     }
 
-    /// Returns how many bytes are in use, or wait for a commit to be free.
+    /// Returns the number of bytes in use or waiting for a commit to be freed.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.inner.borrow().book.used_bytes()
     }
 
-    /// Lets something go wrong from now on.
+    /// Injects a fault.
     pub fn inject(&self, fault: Fault) {
         let mut inner = self.inner.borrow_mut();
         match fault {
@@ -100,7 +100,7 @@ impl MemorySpace {
         }
     }
 
-    /// Changes a byte as a failing device would.
+    /// Corrupts a byte, as a failing device would.
     pub fn damage(&self, at: u64, mask: u8) {
         let mut inner = self.inner.borrow_mut();
         if let Some((start, held)) = inner.held.range_mut(..=at).next_back()
@@ -110,7 +110,7 @@ impl MemorySpace {
         }
     }
 
-    /// Returns the space as it is found after a crash now: the last commit, and nothing else (AS2).
+    /// Returns the space in its state after a crash at this moment: the last commit only (AS2).
     #[must_use]
     pub fn crashed(&self) -> MemorySpace {
         let old = self.inner.borrow();

@@ -1,15 +1,15 @@
-//! Requests, counted, and what they cost in the affine model.
+//! Request counts and their cost in the affine model.
 
-/// What was read or written in one request.
+/// A read or write request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// As many bytes were read.
+    /// A read of this many bytes.
     Read(u64),
-    /// As many bytes were written.
+    /// A write of this many bytes.
     Write(u64),
 }
 
-/// Requests and their bytes.
+/// The number of requests and of their bytes.
 ///
 /// ```
 /// use research_trees::affine::{Meter, Request};
@@ -20,13 +20,13 @@ pub enum Request {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meter {
-    /// Requests that read.
+    /// The number of read requests.
     pub reads: u64,
-    /// Bytes that were read.
+    /// The number of bytes read.
     pub read_bytes: u64,
-    /// Requests that wrote.
+    /// The number of write requests.
     pub writes: u64,
-    /// Bytes that were written.
+    /// The number of bytes written.
     pub written_bytes: u64,
 }
 
@@ -45,15 +45,15 @@ impl Meter {
         }
     }
 
-    /// Returns the cost in setups: 1 + αx for each request of x bytes (Definition 2), with α for
-    /// one byte.
+    /// Returns the cost in setups: 1 + αx for each request of x bytes (Definition 2), where α is
+    /// the cost of one byte.
     #[must_use]
     pub fn cost(&self, alpha_byte: f64) -> f64 {
         let bytes = self.read_bytes + self.written_bytes;
         (self.reads + self.writes) as f64 + alpha_byte * bytes as f64
     }
 
-    /// Returns what was counted since `before`.
+    /// Returns the counts since `before`.
     #[must_use]
     pub fn since(&self, before: Meter) -> Meter {
         assert!(
@@ -68,7 +68,7 @@ impl Meter {
         }
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another meter.
     pub fn add(&mut self, other: Meter) {
         self.reads += other.reads;
         self.read_bytes += other.read_bytes;

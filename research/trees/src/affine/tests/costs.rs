@@ -1,4 +1,4 @@
-//! What the meter counts, beside what Theorem 9 and Table 3 say.
+//! Compares the meter's counts with Theorem 9 and Table 3.
 //!
 //! Elements have 116 bytes, as in the sweep of the source. Sizes B and M and the number N are in
 //! elements, and α is for one element, so that the meter is charged α/116 for a byte.
@@ -25,7 +25,7 @@ fn aged(options: AffineOptions, count: u64, inserts: u64) -> (AffineTree<MemoryS
     (tree, random)
 }
 
-/// Returns what queries cost on average in setups, and the levels that each reads.
+/// Returns the average cost of queries in setups, and the number of levels that each reads.
 fn query_cost(tree: &AffineTree<MemorySpace>, keys: u64, alpha: f64) -> (f64, f64) {
     let mut random = fastrand::Rng::with_seed(9);
     let before = tree.space().meter();
@@ -111,7 +111,7 @@ fn leaf_blocks_of_a_chosen_size_are_read_whatever_the_node() {
                 (least, most) = (least.min(*bytes), most.max(*bytes));
             }
         }
-        // A message of a node may end the search above the leaf.
+        // A message in a node may end the search above the leaf.
         assert!(
             most <= u64::from(node_bytes / 8) + 4000 && least <= 1200,
             "{least} {most}"

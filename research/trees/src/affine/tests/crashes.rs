@@ -1,6 +1,6 @@
-//! A crash before every operation of the device.
+//! Crashes before every operation of the device.
 //!
-//! In `cargo test` it is small. More, from another seed:
+//! `cargo test` runs a small number of crashes. To run more, from another seed:
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=60000 ALLUVIUM_SIM_SEED=7 \
@@ -13,7 +13,7 @@ use alluvium_sim::environment::{number, points};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What was committed last, and what is being committed.
+/// The last committed state, and the state being committed.
 #[derive(Default)]
 struct Story {
     states: Vec<Model>,
@@ -27,7 +27,7 @@ fn opened(directory: &SimDirectory, memory_bytes: u64) -> Result<(AffineTree<Fil
     Ok((tree, number))
 }
 
-/// Opens what a crash left, and compares it with the states that it may be.
+/// Opens the dictionary after a crash, and compares it with the permitted states.
 fn compare(image: &SimDirectory, story: &Mutex<Story>) {
     let story = story.lock().unwrap();
     let (tree, number) = match opened(image, 0) {

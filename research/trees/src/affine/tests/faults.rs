@@ -1,4 +1,4 @@
-//! Failures of the space, and bytes that changed.
+//! Failures of the space, and corrupted bytes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Dictionaries of all variants: answers, crashes, faults, and the costs that are proved.
+//! Tests of dictionaries of all variants: answers, crashes, faults, and proven costs.
 
 mod costs;
 mod crashes;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Updates append, and the last 16 bytes count. So their order matters.
+/// Updates append, and only the last 16 bytes are kept, so the order of updates matters.
 #[derive(Debug)]
 struct Append;
 
@@ -98,7 +98,7 @@ fn change_tree<S: Space>(
     }
 }
 
-/// Key and value of an element of `bytes` bytes in all.
+/// The key and value of an element of `bytes` bytes in total.
 fn element(number: u64, bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let key = format!("{number:016}").into_bytes();
     let value = vec![b'v'; bytes - 6 - key.len()];

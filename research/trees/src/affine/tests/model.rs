@@ -1,8 +1,8 @@
-//! Any history gives the answers of an ordered map.
+//! Compares random histories with an ordered map.
 
 use super::*;
 
-/// Variants with sizes at which trees get several levels.
+/// Variants with sizes that give trees several levels.
 fn shapes() -> Vec<AffineOptions> {
     let mut all = Vec::new();
     for variant in Variant::ALL {
@@ -40,7 +40,7 @@ fn history(options: AffineOptions, seed: u64, count: u32, keys: u32) {
     for at in 0..count {
         let mut next = change(&mut random, keys);
         if at > count / 2 && random.bool() {
-            // The second half shrinks.
+            // The second half of the history shrinks the tree.
             next = (next.0, Action::Delete, Vec::new());
         }
         change_tree(&mut tree, &next).unwrap();
@@ -65,7 +65,7 @@ fn history(options: AffineOptions, seed: u64, count: u32, keys: u32) {
         }
     }
     sound(&tree);
-    // With small nodes there were three levels at least.
+    // With small nodes the tree must have reached three levels.
     assert!(highest >= 2 || options.node_bytes > 512, "{options:?}: {highest}");
     let (from, to) = (format!("{:06}", keys / 3), format!("{:06}", keys / 2));
     let mut found = Model::new();

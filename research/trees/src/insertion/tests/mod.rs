@@ -1,4 +1,4 @@
-//! The tree against an ordered map, with every policy, and with devices that fail.
+//! Compares the tree with an ordered map, with every policy, and on failing devices.
 
 mod rates;
 
@@ -15,7 +15,7 @@ const POLICIES: [Policy; 5] = [
     Policy::RandomWalk,
 ];
 
-/// A buffer of 60 records before leaves of 20, with pages of 1 KiB.
+/// A buffer of 60 records in front of leaves of 20, with pages of 1 KiB.
 fn options(policy: Policy) -> Options {
     Options {
         page_bytes: 1024,

@@ -1,17 +1,17 @@
-//! Records of a flush, beside the simulation of `model::recycling` and the figures of the document
-//! (Conway §5.6).
+//! Compares records per flush with the simulation of `model::recycling` and the figures of the
+//! document (Conway §5.6).
 
 use super::*;
 use research_models::recycling::{Choice, InsertionBuffer, Keys};
 
-/// Returns the bytes of a number whose order is that of numbers.
+/// Encodes a number as bytes that sort in numeric order.
 fn bytes(key: f64) -> [u8; 8] {
     let bits = key.to_bits();
     let is_negative = bits >> 63 == 1;
     (bits ^ if is_negative { u64::MAX } else { 1 << 63 }).to_be_bytes()
 }
 
-/// What a tree of this size is: records that wait, and records of a leaf.
+/// The dimensions of a tree: buffered records, and records per leaf.
 #[derive(Clone, Copy)]
 struct Size {
     waiting: usize,
@@ -79,7 +79,7 @@ fn rates_are_those_of_the_simulation_for_every_family_of_keys() {
     ] {
         let wanted = simulated(choice, families[0], SMALL, 40_000, 10_000);
         let found = families.map(|keys| measured(policy, keys, SMALL, 40_000, 10_000));
-        // Splits are by rank: what the keys are makes no difference.
+        // Splits are by rank, so the distribution of keys makes no difference.
         assert!(found.iter().all(|family| *family == found[0]), "{policy:?}");
         for (found, wanted) in found[0].iter().zip(&wanted) {
             if policy == Policy::RandomBall {
@@ -150,7 +150,7 @@ fn updates_of_few_leaves_want_random_ball() {
         }
         let leaves = tree.leaves();
         assert!(leaves > 150, "{leaves}");
-        // From here on with a buffer.
+        // From here on the tree has a buffer.
         tree.options.policy = policy;
         tree.options.waiting_records = 14;
         tree.fullest = (policy == Policy::FullestBin).then(Fullest::default);

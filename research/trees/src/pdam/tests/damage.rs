@@ -1,4 +1,4 @@
-//! Damage in every block is found, and a crash leaves a whole tree or none.
+//! Damage in every block is detected, and a crash leaves a complete tree or none.
 
 use super::*;
 use alluvium_device::simulated::{SimDirectory, Survival};
@@ -32,7 +32,7 @@ fn every_damaged_block_is_found_with_its_place() {
             damage.iter().any(|error| error.to_string().contains(&at)),
             "{block}: {damage:?}"
         );
-        // No answer is wrong: it is the right one, or an error with the place.
+        // Every answer is correct or an error with the location of the damage.
         let mut errors = 0;
         for (key, value) in &records {
             match tree.get(key) {
@@ -43,7 +43,7 @@ fn every_damaged_block_is_found_with_its_place() {
                 }
             }
         }
-        // Of the root few blocks are used: it has 13 children.
+        // The root uses few of its blocks: it has 13 children.
         let is_root = block >= file.len() / 512 - 3;
         assert!(errors > 0 || is_root, "{block} is used");
         let scanned = tree.scan(first, 3).map(|scan| scan.collect::<Result<Vec<_>>>());
@@ -70,7 +70,7 @@ fn a_header_that_is_damaged_or_of_another_file_is_an_error() {
     assert!(Tree::open(Arc::clone(&file)).is_err());
     file.truncate(0).unwrap();
     assert!(Tree::open(file).is_err());
-    // More keys than any file holds.
+    // More keys than fit in any file.
     let header = format::Header {
         shape,
         id: 1,
@@ -121,7 +121,7 @@ fn keys_out_of_order_and_wrong_separators_are_found_behind_right_checksums() {
             let damage = tree.check().unwrap().damage;
             let is_found = damage.iter().any(|error| error.to_string().contains(complaint));
             assert!(is_found, "level {level}, key {key}: {damage:?}");
-            // What is wrong is no panic.
+            // Damage must not cause a panic.
             for key in [0_u64, 1, 500, 1000] {
                 tree.get(&key.to_be_bytes()).unwrap();
                 assert!(
@@ -172,6 +172,6 @@ fn a_crash_while_a_tree_is_loaded_leaves_a_whole_one_or_none() {
         operations.iter().filter(|&&one| one == Operation::Sync).count() >= 2,
         "{operations:?}"
     );
-    // At the last sync the header may have survived, or not.
+    // After a crash at the last sync, the header may or may not be durable.
     assert!(whole.load(Ordering::Relaxed) > 0);
 }

@@ -1,4 +1,4 @@
-//! Trees against an ordered map, damage, crashes, and the steps of searches.
+//! Tests of trees: comparison with an ordered map, damage, crashes, and the steps of searches.
 
 mod damage;
 mod steps;
@@ -87,7 +87,7 @@ fn clients_that_search_together_get_each_their_own_answer() {
         let mut asked: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
         let mut answered = 0;
         while answered < 2000 {
-            // Clients come and go: their number changes from step to step.
+            // Clients join and leave: their number changes from step to step.
             let clients = 1 + (answered / 100) % 11;
             for reader in (0..clients)
                 .filter(|reader| !asked.contains_key(reader))

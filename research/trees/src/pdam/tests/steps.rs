@@ -1,5 +1,5 @@
-//! How many steps of the device searches take (Bender §6, Lemma 13), counted by the device and in
-//! trees too large to be written.
+//! The number of device steps per search (Bender §6, Lemma 13), counted by the device and in
+//! trees that are too large to write.
 
 use super::*;
 use crate::pdam::layout::{Layout, Level};
@@ -10,11 +10,10 @@ use research_models::pdam::{Nodes, Tree as Expected};
 
 const SLOTS: u32 = 8;
 
-/// A tree of which no byte is written: key k is the number k, and blocks are made when they are
-/// read.
+/// A virtual tree: key k is the number k, and blocks are generated when they are read.
 struct Imagined {
     tree: Tree,
-    /// For a leaf and for a node above: the rank of each place.
+    /// The rank of each place, for a leaf and for an inner node.
     ranks: [Vec<u64>; 2],
 }
 
@@ -66,7 +65,7 @@ impl Imagined {
         bytes
     }
 
-    /// Returns the steps that a query takes while as many clients search.
+    /// Returns the steps per query for a number of concurrent clients.
     fn steps(&self, ahead: ReadAhead, clients: usize, queries: usize) -> f64 {
         let mut readers = Readers::new(&self.tree, ahead, SLOTS, Remainder::InTurn).unwrap();
         let mut random = Random::from_seed(clients as u64);
