@@ -1,8 +1,9 @@
-//! `base::bytes::Reader` against any bytes and any calls.
+//! `base::bytes::Reader` with arbitrary bytes and arbitrary calls.
 //!
-//! Strategy: the first half of the input chooses the calls, the second half is what they read.
-//! Invariants: no call panics; the position never passes the end; a failed call moves nothing but a
-//! varint's own bytes; an integer that was read is the one that the same bytes spell by hand.
+//! Strategy: the first half of the input selects the calls, the second half is the data that they
+//! read. Invariants: no call panics; the position never passes the end; a failed call consumes
+//! nothing except the bytes of a varint; a decoded integer equals the value computed by hand from
+//! the same bytes.
 #![no_main]
 
 use alluvium_base::bytes::{Reader, Writer};
@@ -39,7 +40,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Reads an integer of `len` bytes and compares it with the same bytes added up by hand.
+/// Reads an integer of `len` bytes and compares it with the value computed by hand.
 fn check(reader: &mut Reader<'_>, bytes: &[u8], len: usize, read: impl Fn(&mut Reader<'_>) -> Option<u128>) {
     let at = reader.position();
     let by_hand = bytes.get(at..at + len).map(|bytes| {

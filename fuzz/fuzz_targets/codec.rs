@@ -1,9 +1,9 @@
-//! `Codec::decode` against any bytes, and `Codec::encode` back and forth.
+//! `Codec::decode` with arbitrary bytes, and `Codec::encode` followed by a decode.
 //!
-//! Strategy: the first byte chooses page size, pages and codec; the rest is once taken as encoded
-//! bytes, and once as the content of a node. Invariants: no panic; what decodes fills the node
-//! exactly; what is encoded decodes to itself, under a pointer that verifies it, and never grows; a
-//! node that is not compressed says so.
+//! Strategy: the first byte selects page size, number of pages and codec; the rest is used once as
+//! encoded bytes, and once as the content of a node. Invariants: no panic; a successful decode
+//! fills the node exactly; encoded content decodes to itself, under a pointer that verifies it, and
+//! is never longer than the content; a node that is not compressed is marked as such.
 #![no_main]
 
 use alluvium_base::checksum;

@@ -1,5 +1,5 @@
-//! Messages at the management socket: no bytes panic, and what is read is written and read the same
-//! again.
+//! Messages of the management socket: no input panics, and a decoded message survives encoding and
+//! decoding unchanged.
 
 #![no_main]
 

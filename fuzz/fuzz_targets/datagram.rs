@@ -1,4 +1,5 @@
-//! Datagrams of a cache: no bytes panic, and what is read is written and read the same again.
+//! Datagrams of a cache: no input panics, and a decoded datagram survives encoding and decoding
+//! unchanged.
 
 #![no_main]
 

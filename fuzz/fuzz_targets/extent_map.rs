@@ -1,12 +1,12 @@
-//! `Extents::open` against any map file and any pointer to it.
+//! `Extents::open` with an arbitrary map file and an arbitrary pointer to it.
 //!
-//! Strategy: either the input is the pointer and the file as they are; or it is a list of (tier,
-//! generation, how many entries, length, entries), each of which is given a header, a checksum and
-//! its link in the chain, so that the entries are reached. Entries that claim millions of units
-//! under a valid checksum cost what they claim, so sealed ones are tame: a record of one entry may
-//! say anything but "repeated", in others no integer is above 255. Invariants: no panic, and memory
-//! in proportion to the file; what is opened accounts for every unit of the tiers, and is opened
-//! equal once it was frozen and written again.
+//! Strategy: the input is either the raw pointer and file, or a list of (tier, generation, entry
+//! count, length, entries). In the second case each record gets a header, a checksum and its link
+//! in the chain, so that the entries are reached. The cost of entries that claim millions of units
+//! under a valid checksum is proportional to their claim, so sealed records are restricted: a
+//! record of one entry may contain any flags except "repeated"; in other records no integer exceeds
+//! 255. Invariants: no panic, and memory proportional to the file; an opened map accounts for every
+//! unit of the tiers, and equals the map that is opened after a freeze and a rewrite.
 #![no_main]
 
 use alluvium_base::bytes::Reader;
@@ -83,7 +83,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(live(&reopened), live(&extents));
 });
 
-/// Records made from an input, and the pointer that names all of them.
+/// Builds sealed records from an input, and the pointer that covers all of them.
 fn sealed(mut input: &[u8]) -> (MapPointer, Vec<u8>) {
     let mut map = Vec::new();
     let (mut link, mut generation, mut records) = (checksum::seeded(FILE, b"ALVEXMAP"), 1u64, 0);
@@ -123,7 +123,8 @@ fn sealed(mut input: &[u8]) -> (MapPointer, Vec<u8>) {
     (pointer, map)
 }
 
-/// The same bytes with only such marks of longer integers as are followed by a one or a zero.
+/// Clears the continuation bit of every byte that is not followed by a one or a zero, so that
+/// integers stay small.
 fn tame(entries: &[u8]) -> impl Iterator<Item = u8> {
     let next = entries.iter().skip(1).chain(&[0]);
     entries

@@ -1,6 +1,6 @@
-//! What a hashed structure has on the device: leaves, descriptions of runs, routing filters,
-//! lists of routing trees, and what a checkpoint lists. No bytes panic, and what is read is
-//! written the same again.
+//! On-device formats of a hashed structure: leaves, run descriptions, routing filters, lists of
+//! routing trees, and the list in a checkpoint. No input panics, and decoded values encode to the
+//! same bytes.
 
 #![no_main]
 

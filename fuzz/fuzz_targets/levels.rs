@@ -1,5 +1,4 @@
-//! What a checkpoint says of levels of runs: no bytes panic, and what is read is written the same
-//! again.
+//! Checkpoint data of levels of runs: no input panics, and decoded data encodes to the same bytes.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
 //! Filters of listed fingerprints: `listed::Filter`, its parts and its check.
 //!
-//! Strategy: the input is a filter as it stands; and it chooses a shape, hashes, and bytes of the
-//! filter that are then overwritten.
-//! Invariants: no panic, no endless loop; what was put in is found in the sound filter and in its
-//! parts, whose checks have nothing to say.
+//! Strategy: the input is used as a raw filter, and it also selects a shape, hashes, and bytes of
+//! the resulting filter to overwrite.
+//! Invariants: no panic, no endless loop; every inserted hash is found in the undamaged filter and
+//! in its parts, whose checks report nothing.
 #![no_main]
 
 use alluvium_filters::listed::{Filter, Shape, encode};
@@ -18,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let shape = shape.knowing(u32::from(*known).max(1));
-    // A byte says how far a hash is from the one before.
+    // Each byte is the distance of a hash from the previous one.
     let (mut hashes, mut hash) = (Vec::new(), 0u64);
     for &byte in rest {
         hash = hash.saturating_add(u64::from(byte & 15) << (byte >> 4 << 2));

@@ -1,9 +1,9 @@
-//! `log::format` against any bytes: header blocks of segments and headers of records.
+//! `log::format` with arbitrary bytes: header blocks of segments and headers of records.
 //!
-//! Strategy: the first byte says whether a header block gets its checksum first; the input is read
-//! as a header block, and at every position of eight bytes as a record. Invariants: no panic; a
-//! header block that is accepted is read back from its own encoding; a record that verifies does so
-//! at its own position and under its own seed only.
+//! Strategy: the first byte selects whether a header block first gets a valid checksum; the input
+//! is decoded as a header block, and at every multiple of eight bytes as a record. Invariants: no
+//! panic; an accepted header block survives encoding and decoding; a valid record verifies only at
+//! its position and with its seed.
 #![no_main]
 
 use alluvium_base::checksum;
@@ -37,8 +37,8 @@ fuzz_target!(|input: &[u8]| {
             "only numbered records cover sequences"
         );
         assert!(!header.kind.is_numbered() || header.last() >= header.first);
-        // A length that the bytes do not hold verifies nowhere; the same header with one that they
-        // hold does.
+        // A record whose length exceeds the remaining bytes does not verify. The same header with a
+        // shorter length does.
         if header.len as usize > payload.len() {
             assert!(!header.verify(seed, position as u64, &bytes[position..]));
             header.len = payload.len() as u32;

@@ -1,12 +1,12 @@
-//! `Log::open` and `Log::repair` against any segments.
+//! `Log::open` and `Log::repair` with arbitrary segments.
 //!
-//! Strategy: the input tells of a few segments: the fields of each header, then its records, sealed
-//! for their place so that they verify, with bytes as they are in between. Most numbers stand for
-//! themselves, the highest ones for those around the highest possible and the highest of 64 bits;
-//! but a sound record far above all others is left out, for repair writes down what is missing
-//! between them, which costs what that record claims. Invariants: no panic, no memory that the
-//! segments do not justify; what is replayed ascends, does not overlap, and lies above the position
-//! asked for; opening again replays the same; repair always leaves a log that opens.
+//! Strategy: the input describes a few segments: the fields of each header, then its records,
+//! sealed for their position so that they verify, with raw bytes in between. Most numbers represent
+//! themselves; the highest represent numbers near the maximum possible value and near the maximum
+//! of 64 bits. Valid records far above all others are excluded, because repair records the gap
+//! between them, at a cost proportional to the gap. Invariants: no panic, no memory beyond what the
+//! segments justify; replayed records ascend, do not overlap, and lie above the requested position;
+//! opening again replays the same records; repair always leaves a log that opens.
 #![no_main]
 
 use alluvium_base::Purpose;
@@ -31,8 +31,8 @@ const OPTIONS: LogOptions = LogOptions {
     identity: 0,
 };
 
-/// What is asked of an opening: replay from here, of this generation, with this much known to be
-/// synced.
+/// Arguments of an opening: the position to replay from, the generation, and the position known to
+/// be synced.
 struct Start {
     from: u64,
     generation: u64,
@@ -105,7 +105,7 @@ fn check(records: &Records, from: u64) {
     }
 }
 
-/// One segment from the next bytes of the input.
+/// Writes one segment, described by the next bytes of the input.
 fn write_segment(directory: &dyn Directory, slot: u32, input: &mut &[u8]) {
     let Some((fields, rest)) = input.split_first_chunk::<10>() else {
         return;
@@ -151,7 +151,7 @@ fn write_segment(directory: &dyn Directory, slot: u32, input: &mut &[u8]) {
         .expect("memory");
 }
 
-/// One record, or a few bytes that are none, from the next bytes of the input.
+/// Appends one record, or a few raw bytes, described by the next bytes of the input.
 fn write_record(out: &mut Vec<u8>, seed: u64, input: &mut &[u8]) {
     let Some((fields, rest)) = input.split_first_chunk::<5>() else {
         return;
@@ -192,8 +192,8 @@ fn write_record(out: &mut Vec<u8>, seed: u64, input: &mut &[u8]) {
     out.resize((position + record_len(payload.len() as u64)) as usize, 0);
 }
 
-/// A byte as 64 bits: the highest eight bytes are the highest of all numbers, and eight below those
-/// high ones that are possible, as those that follow from them are.
+/// Maps a byte to 64 bits: the highest eight bytes map to the highest 64-bit numbers, and the eight
+/// below them to numbers just above half of `IMPOSSIBLE`, so that sums with them stay valid.
 fn wide(byte: u8) -> u64 {
     match byte {
         0..240 => byte.into(),
@@ -202,12 +202,12 @@ fn wide(byte: u8) -> u64 {
     }
 }
 
-/// A byte as a number that a superblock can hold.
+/// Maps a byte to a number that a superblock can hold.
 fn possible(byte: u8) -> u64 {
     wide(byte).min(IMPOSSIBLE / 2)
 }
 
-/// A byte as the sequence of a record.
+/// Maps a byte to the sequence number of a record.
 fn sequence(byte: u8) -> u64 {
     if byte < 248 { byte.into() } else { wide(byte) }
 }

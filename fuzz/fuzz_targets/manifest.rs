@@ -1,4 +1,4 @@
-//! What a manifest says: no bytes panic, and what is read is written the same again.
+//! Manifests: no input panics, and a decoded manifest encodes to the same bytes.
 
 #![no_main]
 

@@ -1,5 +1,4 @@
-//! What a checkpoint says of an ordered map: no bytes panic, and what is read is written the same
-//! again.
+//! Checkpoint data of an ordered map: no input panics, and decoded data encodes to the same bytes.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-//! `Root::decode` and `Body::decode` of a maplet's directory against any bytes.
+//! `Root::decode` and `Body::decode` of a maplet's directory with arbitrary bytes.
 //!
-//! Strategy: the first bytes say where the root is meant to be; what follows is the root, padded to
-//! whole pages, and once more the body as it would come from parts. Invariants: no panic; no more
-//! memory than the bytes justify; what is accepted encodes to the very bytes it was read from,
-//! names its own extent last, and has one checksum for each page.
+//! Strategy: the first bytes give the expected location of the root; the rest is used as the root,
+//! padded to whole pages, and also as the body assembled from parts. Invariants: no panic; no more
+//! memory than the bytes justify; accepted input encodes to exactly the same bytes, names its own
+//! extent last, and has one checksum for each page.
 #![no_main]
 
 use alluvium_storage::{Codec, NodePointer, PageSize};

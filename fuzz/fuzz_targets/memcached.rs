@@ -1,8 +1,9 @@
-//! The reader of memcached requests against any bytes.
+//! The parser of memcached requests with arbitrary bytes.
 //!
-//! Strategy: requests are read off the input as a connection does, until it is used up. Invariants:
-//! no panic; words and blocks lie within the input; every step goes on; a request that is cut short
-//! is asked for again, never misread: what is read of a request's beginning is nothing, or what is
+//! Strategy: requests are parsed as on a connection until the input is used up. Invariants: no
+//! panic; words and blocks lie within the input; every step consumes input; a truncated request is
+//! never misparsed: a prefix of a request yields either nothing or the same result as the whole
+//! request.
 //! read of the whole.
 #![no_main]
 

@@ -1,8 +1,8 @@
-//! `NodePointer::decode` against any bytes.
+//! `NodePointer::decode` with arbitrary bytes.
 //!
-//! Strategy: the first byte chooses the page size; the rest is read as pointers until they end.
-//! Invariants: no panic; what is accepted encodes to the very bytes it was read from; its lengths
-//! are ones that a store can have, so that a damaged pointer never sizes an allocation.
+//! Strategy: the first byte selects the page size; the rest is decoded as consecutive pointers.
+//! Invariants: no panic; accepted input encodes to exactly the same bytes; its lengths are possible
+//! in a store, so that a damaged pointer never sizes an allocation.
 #![no_main]
 
 use alluvium_base::bytes::Reader;

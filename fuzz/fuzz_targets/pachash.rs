@@ -1,9 +1,9 @@
 //! Block indexes of packed stores: `pachash::Index` and its check.
 //!
-//! Strategy: the input is an index as it stands; and it chooses sizes of objects, a shape, and
-//! bytes of the index that are then overwritten.
-//! Invariants: no panic, no endless loop; blocks are given within the store; those of every object
-//! are among its hash's in the sound index, whose check has nothing to say.
+//! Strategy: the input is used as a raw index, and it also selects object sizes, a shape, and bytes
+//! of the resulting index to overwrite.
+//! Invariants: no panic, no endless loop; returned blocks lie within the store; in the undamaged
+//! index the blocks for a hash include those of its object, and the check reports nothing.
 #![no_main]
 
 use alluvium_filters::pachash::{Builder, Index, Shape};
@@ -14,7 +14,7 @@ fuzz_target!(|input: &[u8]| {
     let Some(([block_bytes, bins_log, damages], rest)) = input.split_first_chunk() else {
         return;
     };
-    // A byte is an object's size, and how far its hash is from the one before.
+    // A byte gives an object's size, and the distance of its hash from the previous one.
     let size = |byte: u8| 1 + u64::from(byte % 64) * u64::from(byte / 64 + 1);
     let total = rest.iter().map(|&byte| size(byte)).sum();
     let Ok(shape) = Shape::with_bins(total, u32::from(*block_bytes), u32::from(bins_log % 18)) else {

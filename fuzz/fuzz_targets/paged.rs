@@ -1,5 +1,5 @@
-//! What a file of pages and its journal have: superblocks, roots, pages, nodes, records, and what a
-//! tree keeps of a key. No bytes panic, and what is read is written the same again.
+//! Formats of a page file and its journal: superblocks, roots, pages, nodes, records, and per-key
+//! data of a tree. No input panics, and decoded values encode to the same bytes.
 
 #![no_main]
 

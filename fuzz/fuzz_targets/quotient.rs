@@ -1,11 +1,11 @@
 //! Pages of quotient filters and maplets: `Geometry::decode`, `Image`, `PageView`,
 //! `Maplet::from_image`.
 //!
-//! Strategy: the input chooses a geometry, entries that are put into a sound filter, and bytes of
-//! it that are then overwritten. (The rest of the input is also read as a geometry as it stands.)
-//! Invariants: no panic, no endless loop, no memory that the pages do not justify; in an undamaged
-//! filter every entry is found and the check has nothing to say; one that passes its check becomes
-//! a maplet with the very same bytes.
+//! Strategy: the input selects a geometry, entries to insert into a valid filter, and bytes of that
+//! filter to overwrite. (The whole input is also decoded as a raw geometry.) Invariants: no panic,
+//! no endless loop, no memory beyond what the pages justify; in an undamaged filter every entry is
+//! found and the check reports nothing; a filter that passes its check becomes a maplet with
+//! exactly the same bytes.
 #![no_main]
 
 use alluvium_filters::quotient::{Chunk, Image};
@@ -51,7 +51,7 @@ fuzz_target!(|input: &[u8]| {
     read(&geometry, &bytes, &entries);
 });
 
-/// Everything that can be read from a filter, whatever its bytes are.
+/// Reads everything from a filter with arbitrary bytes.
 fn read(geometry: &Geometry, bytes: &[u8], entries: &[Entry]) {
     let Ok(image) = Image::new(geometry, bytes) else {
         return;

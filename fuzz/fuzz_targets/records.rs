@@ -1,5 +1,5 @@
-//! What a log record and the catalog say: no bytes panic, and what is read is written the same
-//! again.
+//! Log records and the catalog: no input panics, and decoded values survive encoding and decoding
+//! unchanged.
 
 #![no_main]
 
@@ -27,8 +27,8 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     if sound {
-        // Lengths may be written with more bytes than they need, and an expiry of zero as such: the
-        // writes are the same.
+        // The input may encode a length in more bytes than necessary, or an expiry of zero
+        // explicitly. The decoded writes are equal all the same.
         let twice: Vec<_> = Writes::new(&again).map(Result::unwrap).collect();
         assert_eq!(Writes::new(input).map(Result::unwrap).collect::<Vec<_>>(), twice);
     }

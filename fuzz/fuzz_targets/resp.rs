@@ -1,9 +1,9 @@
-//! The parser of Redis requests against any bytes.
+//! The parser of Redis requests with arbitrary bytes.
 //!
-//! Strategy: the first byte says how the rest is cut into pieces as a network would; the same bytes
-//! are also parsed at once. Invariants: no panic; arguments lie within what has come; both ways
-//! read the same requests and fail alike; no length in the input sizes an allocation; a request
-//! that is read and encoded is read as the same again.
+//! Strategy: the first byte selects the length of the pieces in which the rest arrives; the same
+//! bytes are also parsed at once. Invariants: no panic; arguments lie within the received bytes;
+//! both ways yield the same requests and the same error; no length in the input sizes an
+//! allocation; a parsed request survives encoding and parsing unchanged.
 #![no_main]
 
 use alluvium_server::resp::{BadRequest, Limits, Parser, Requests};

@@ -1,7 +1,7 @@
 //! Indexes of data at rest: their headers, and blocks of records.
 //!
-//! Strategy: the input is the file of an index as it stands, and a block as it stands.
-//! Invariants: no panic; what is read is written the same again.
+//! Strategy: the input is used as a raw index file, and as a raw block.
+//! Invariants: no panic; decoded values encode to the same bytes.
 #![no_main]
 
 use alluvium_hashes::index::format::{Header, open_block, seal_block};
@@ -14,7 +14,7 @@ fuzz_target!(|input: &[u8]| {
         assert!(header.shape.block_records() > 0);
     }
     let id = open_block(3, input, 7);
-    // A block has its checksum at least, or it is none.
+    // A block is at least as long as its checksum.
     if input.len() < 8 {
         assert!(id.is_err());
         return;

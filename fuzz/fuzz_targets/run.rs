@@ -1,9 +1,9 @@
-//! Leaves, index nodes, footers and heads of long nodes: `run::examine` against any bytes.
+//! Leaves, index nodes, footers and heads of long nodes: `run::examine` with arbitrary bytes.
 //!
-//! Strategy: the first byte chooses the page size, the second how many of the last bytes overwrite
-//! others; the rest is a node. (The seeds are nodes of real runs, so that what is overwritten is
-//! inside a sound one.) Invariants: no panic, no endless loop, no memory that the node does not
-//! justify; counts are ones that the node's length can hold.
+//! Strategy: the first byte selects the page size, the second the number of trailing bytes that
+//! overwrite others; the rest is a node. (The seeds are nodes of real runs, so the overwritten
+//! bytes lie inside a valid node.) Invariants: no panic, no endless loop, no memory beyond what the
+//! node justifies; counts are possible for the node's length.
 #![no_main]
 
 use alluvium_storage::PageSize;

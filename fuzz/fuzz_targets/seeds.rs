@@ -1,7 +1,7 @@
-//! Writes a first corpus: for each target a few inputs that lead to valid encodings.
+//! Writes the initial corpus: for each target a few inputs that lead to valid encodings.
 //!
-//! `fuzz/run` calls it before the targets. The inputs are made by the encoders themselves, so that
-//! a new format version needs no new files.
+//! `fuzz/run` runs it before the targets. The encoders produce the inputs, so a new format version
+//! needs no new files.
 #![allow(clippy::disallowed_methods)]
 
 #[path = "seeds/hashed.rs"]
@@ -74,7 +74,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// A head, and an operation of each kind.
+/// A header, and one operation of each kind.
 fn traces() -> Vec<Vec<u8>> {
     let mut bytes = b"allvtrce".to_vec();
     bytes.extend(100u64.to_le_bytes());
@@ -169,7 +169,7 @@ fn records() -> Vec<Vec<u8>> {
     vec![record, keyspace]
 }
 
-/// Every kind of call, over bytes that hold what is asked for.
+/// One call of each kind, and bytes that satisfy it.
 fn bytes() -> Vec<Vec<u8>> {
     let calls = [0u8, 1, 2, 3, 4, 5, 5, 5, 30];
     let mut values = Vec::new();
@@ -209,7 +209,7 @@ fn node_pointers() -> Vec<Vec<u8>> {
     vec![plain, packed]
 }
 
-/// For each codec a node that compresses: once its encoding, once its content.
+/// For each codec a compressible node: once encoded, once as content.
 fn codecs() -> Vec<Vec<u8>> {
     let node: Vec<u8> = (0..PageSize::MIN.bytes()).map(|at| (at / 97) as u8).collect();
     let mut inputs = Vec::new();
@@ -266,8 +266,8 @@ fn superblocks() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A map as it stands in its file behind its pointer, and records for the target to seal: three
-/// extents in a row, then one of them gone.
+/// A map file with its pointer, and records for the target to seal: three consecutive extents, then
+/// one of them removed.
 fn extent_maps() -> Vec<Vec<u8>> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let tiers = Arc::new(Tiers::create(&[directory.as_ref(); 2]).expect("memory"));
@@ -301,7 +301,7 @@ fn extent_maps() -> Vec<Vec<u8>> {
     vec![raw, [&row[..], &gone].concat()]
 }
 
-/// A header block, open and sealed, and a record.
+/// A header block, with and without a valid checksum, and a record.
 fn log_formats() -> Vec<Vec<u8>> {
     let block = SegmentHeader {
         slot: 0,
@@ -330,8 +330,8 @@ fn log_formats() -> Vec<Vec<u8>> {
     vec![sealed, open, [&[0], &record[..]].concat()]
 }
 
-/// Two segments on one boot: a note and three records in the first, a record above a gap in the
-/// second; the same on another boot, sealed.
+/// Two segments of one boot: a note and three records in the first, a record after a gap in the
+/// second. The same for another boot, sealed.
 fn logs() -> Vec<Vec<u8>> {
     let mut inputs = Vec::new();
     for boot in [0u8, 1] {
@@ -357,7 +357,7 @@ fn logs() -> Vec<Vec<u8>> {
     inputs
 }
 
-/// A geometry, and small filters with and without values, sound and damaged.
+/// A geometry, and small filters with and without values, valid and damaged.
 fn quotients() -> Vec<Vec<u8>> {
     let mut geometry = Vec::new();
     let shape = Shape::new(20, 4);
@@ -374,7 +374,7 @@ fn quotients() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A directory whose body is in its root, and one whose body is in two parts.
+/// A directory whose body is inside its root, and one whose body has two parts.
 fn maplet_directories() -> Vec<Vec<u8>> {
     let extent = |start, units| Extent {
         tier: 0,
@@ -420,7 +420,7 @@ fn maplet_directories() -> Vec<Vec<u8>> {
     vec![trimmed(&whole), trimmed(&apart)]
 }
 
-/// The first leaf, an index node and the footer of runs of several kinds of records, and the head
+/// The first leaf, an index node and the footer of runs with several kinds of records, and the head
 /// of a long leaf.
 fn runs() -> Vec<Vec<u8>> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
@@ -497,8 +497,8 @@ fn manifests() -> Vec<Vec<u8>> {
     vec![one.encode(), two.encode(), Payload::Here(two).encode()]
 }
 
-/// A node of two pivots over a group of three runs, and a payload, each behind the byte that
-/// chooses it.
+/// A node of two pivots over a group of three runs, and a payload, each after the byte that selects
+/// it.
 fn trunks() -> Vec<Vec<u8>> {
     let at = |offset| NodePointer {
         offset,

@@ -1,8 +1,8 @@
 //! Frames of sorted runs, and the records in them.
 //!
-//! Strategy: the input is a frame as it stands, or the records of one, which is given its header
-//! and its checksum.
-//! Invariants: no panic, no endless loop; no record reaches outside its frame.
+//! Strategy: the input is either a raw frame, or the records of a frame, which then gets a header
+//! and a checksum.
+//! Invariants: no panic, no endless loop; no record extends beyond its frame.
 #![no_main]
 
 use alluvium_storage::sort::Layout;

@@ -1,10 +1,10 @@
 //! `superblock::format::Slot::decode`, `tiers::format::Mark::decode` and
-//! `tiers::list::TierList::decode` against any bytes.
+//! `tiers::list::TierList::decode` with arbitrary bytes.
 //!
-//! Strategy: the first byte says for which slot the rest is read, and whether it is first given the
-//! length and the checksum of a slot, so that the fields behind the checksum are reached too.
-//! All decoders read the same bytes. Invariants: no panic; what is accepted is read back equal
-//! from its own encoding, a superblock from its own slot only.
+//! Strategy: the first byte selects the slot for which the rest is decoded, and whether the rest
+//! first gets the length and the checksum of a slot, so that the fields after the checksum are
+//! reached too. All decoders read the same bytes. Invariants: no panic; accepted input survives
+//! encoding and decoding unchanged, and a superblock is accepted only in its own slot.
 #![no_main]
 
 use alluvium_base::checksum;

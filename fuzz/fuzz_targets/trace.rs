@@ -1,4 +1,5 @@
-//! Recorded traces: no bytes panic, and what is read has as many operations as it says.
+//! Recorded traces: no input panics, and a decoded trace has the number of operations that its
+//! header states.
 
 #![no_main]
 
@@ -10,7 +11,7 @@ fuzz_target!(|input: &[u8]| {
     assert!(summary.parts.len() as u64 <= PARTS);
     let operations = summary.head.operations;
     let counted: u64 = summary.parts.iter().map(Part::total).sum();
-    // A read before a write counts as two.
+    // A read before a write counts as two operations.
     assert!((operations..=2 * operations).contains(&counted));
     assert!(summary.samples <= operations);
 });

@@ -1,9 +1,9 @@
 //! Indexes of entropy-coded tries: `trie::Index`, its update and its check.
 //!
-//! Strategy: the input is an index as it stands; and it chooses a shape, keys of nine bytes, and
-//! bytes of their index that are then overwritten.
-//! Invariants: no panic, no endless loop, no memory that the bytes do not justify; in the sound
-//! index every key leads to its item or block, and the check has nothing to say.
+//! Strategy: the input is used as a raw index, and it also selects a shape, keys of nine bytes, and
+//! bytes of the resulting index to overwrite.
+//! Invariants: no panic, no endless loop, no memory beyond what the bytes justify; in the undamaged
+//! index every key leads to its item or block, and the check reports nothing.
 #![no_main]
 
 use alluvium_filters::Error;
@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Made once: an input takes microseconds.
+/// Created once, because an input takes only microseconds.
 fn codes(hmax: u32) -> &'static Codes {
     static CODES: [OnceLock<Codes>; 3] = [const { OnceLock::new() }; 3];
     let (at, hmax) = [(0, 64), (1, 5), (2, 200)][(hmax % 3) as usize];
@@ -30,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
         block_items: 1 + u32::from(block_items % 40),
         ..Shape::new(9)
     };
-    // Two bytes of each key are the input's: one at its beginning or far behind, one at its end.
+    // The input supplies two bytes of each key: one at position 0 to 7, and the last one.
     let mut keys: Vec<[u8; 9]> = rest
         .chunks_exact(2)
         .map(|two| {

@@ -1,4 +1,4 @@
-//! What a checkpoint says of the trunk: no bytes panic, and what is read is written the same again.
+//! Checkpoint data of the trunk: no input panics, and decoded data encodes to the same bytes.
 
 #![no_main]
 

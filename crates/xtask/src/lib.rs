@@ -1,19 +1,19 @@
-//! Workshop commands: what keeps the workspace as `docs/architecture.md` describes it.
+//! Workshop commands that keep the workspace consistent with `docs/architecture.md`.
 //!
-//! *Knows*: the source text of the workspace, its Cargo manifests, and the rules that text can
-//! show.
+//! *Knows*: the source text of the workspace, its Cargo manifests, and the project rules that can
+//! be checked in text.
 //!
-//! *Does not know*: what the code does when it runs; the compiler, clippy and the tests know that.
+//! *Does not know*: run-time behaviour, which the compiler, clippy and the tests check.
 //!
-//! *Read in this order*: [`tidy`], `tidy/source.rs` (how text is cut into tokens),
-//! `tidy/workspace.rs` (what there is to check), then any check: each is one pure function from a
+//! *Read in this order*: [`tidy`], `tidy/source.rs` (splits Rust text into tokens),
+//! `tidy/workspace.rs` (the input of all checks), then any check: each is a pure function from a
 //! [`tidy::Workspace`] to its findings.
 //!
 //! Invariants:
 //!
-//! - **X1** A check reads the workspace it is handed and nothing else, so that each is tested on
-//!   planted violations.
-//! - **X2** A finding names file and line, and says what to do.
+//! - **X1** A check reads only the workspace passed to it, so each check can be tested on planted
+//! violations.
+//! - **X2** A finding names the file and the line, and tells how to fix the violation.
 //! - **X3** The ratchet only goes down: no command raises a number in `ratchet.toml`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

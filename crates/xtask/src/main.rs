@@ -16,16 +16,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check the rules of the project that text can show; print every finding and fail if there is
-    /// one.
+    /// Check the project rules that can be checked in text. Prints every finding, and fails if
+    /// there is one.
     Tidy {
-        /// First lower the numbers in crates/xtask/ratchet.toml to what the workspace holds today.
+        /// First lower the numbers in crates/xtask/ratchet.toml to the current state of the
+        /// workspace.
         #[arg(long)]
         update_ratchet: bool,
     },
     /// Print the public API of the crate `alluvium`.
     Api {
-        /// Write it to crates/db/api.txt instead.
+        /// Write the listing to crates/db/api.txt instead.
         #[arg(long)]
         write: bool,
     },

@@ -1,6 +1,6 @@
-//! First inputs for the targets of structures over hashed keys.
+//! Seeds for the targets of structures over hashed keys.
 
-/// Indexes as they stand, and keys with damages.
+/// Raw indexes, and keys followed by damages.
 pub(crate) fn tries() -> Vec<Vec<u8>> {
     use alluvium_filters::trie::{Builder, Codes, Shape, key_of};
     let codes = Codes::new(64);
@@ -21,7 +21,7 @@ pub(crate) fn tries() -> Vec<Vec<u8>> {
     vec![index(1), index(8), with([0, 1, 64, 0]), with([9, 4, 3, 8])]
 }
 
-/// An index as it stands, and sizes of objects with damages.
+/// A raw index, and object sizes followed by damages.
 pub(crate) fn block_indexes() -> Vec<Vec<u8>> {
     use alluvium_filters::pachash::{Builder, Shape};
     let mut builder = Builder::new(Shape::new(6400, 500).expect("a usual shape"));
@@ -34,7 +34,7 @@ pub(crate) fn block_indexes() -> Vec<Vec<u8>> {
     vec![index, with([40, 3, 0]), with([9, 0, 9])]
 }
 
-/// A filter as it stands, a part of one, and hashes with damages.
+/// A raw filter, a part of one, and hashes followed by damages.
 pub(crate) fn listed_filters() -> Vec<Vec<u8>> {
     use alluvium_filters::listed::{Filter, Shape, encode};
     let filter = |hashes: u64| {
@@ -54,7 +54,7 @@ pub(crate) fn listed_filters() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Frames as they stand, and records with damages.
+/// Raw frames, and records followed by damages.
 pub(crate) fn frames() -> Vec<Vec<u8>> {
     use alluvium_storage::sort::format::{Frame, HEADER_BYTES};
     let records = b"\x03\x02keyab\x00\x01c\x02\x00de";
@@ -70,7 +70,7 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
     vec![frame, records.to_vec(), b"\x80\x01\xff\xff\xff\xff\x0f".to_vec()]
 }
 
-/// The file of an index, and a block.
+/// An index file, and a block.
 pub(crate) fn indexes_at_rest() -> Vec<Vec<u8>> {
     use alluvium_hashes::index::Kind;
     use alluvium_hashes::index::format::{Header, seal_block};

@@ -1,4 +1,4 @@
-//! First inputs for the targets of what structures keep on a device.
+//! Seeds for the targets of on-device structures.
 
 use super::*;
 
@@ -32,7 +32,7 @@ pub(crate) fn maps() -> Vec<Vec<u8>> {
     vec![Root::Here(&contents).encode(), contents]
 }
 
-/// The contents of levels with a run on each of two, and a root that holds them.
+/// The contents of levels with one run on each of two levels, and a root that holds them.
 pub(crate) fn levels() -> Vec<Vec<u8>> {
     use alluvium_dictionary::blob::Root;
     use alluvium_trees::levels::format::{Contents, RunName};
@@ -101,7 +101,7 @@ fn tree(run: alluvium_dictionary::values::ValuePointer) -> alluvium_hashes::hash
     }
 }
 
-/// A leaf of a hashed structure, a page of a routing filter, and what a checkpoint lists.
+/// A leaf of a hashed structure, a page of a routing filter, and the list in a checkpoint.
 pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
     use alluvium_dictionary::values::ValuePointer;
     use alluvium_hashes::hashed::format::{Contents, LevelName, PartName, RunName, YoungName};

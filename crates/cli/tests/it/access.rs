@@ -1,4 +1,4 @@
-//! Who may read what the binary makes, and who may speak to its server.
+//! File modes of the files that the binary creates, and access to its server.
 
 use crate::serve::{Served, asked};
 use crate::{Place, binary};
@@ -11,7 +11,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// All that lies in a directory, and the directory itself.
+/// Returns the directory and everything in it.
 fn all_in(path: &Path) -> Vec<PathBuf> {
     let mut all = vec![path.to_owned()];
     if path.is_dir() {
@@ -37,7 +37,7 @@ fn what_holds_data_is_its_owners_alone() {
         let expected = if path.is_dir() { 0o700 } else { 0o600 };
         assert_eq!(mode(path), expected, "{}", path.display());
     }
-    // What exists keeps its mode.
+    // Existing files keep their mode.
     for (path, known) in [(&store, 0o755), (&value, 0o644)] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(known)).unwrap();
     }
@@ -62,7 +62,7 @@ fn a_stricter_mask_is_kept() {
     assert_eq!(mode(&value), 0o400);
 }
 
-/// A server that is refused: what it says, and how it ends.
+/// Asserts that a server refuses to start, with this exit code and message.
 #[track_caller]
 fn refused(place: &Place, more: &[&str], code: i32, words: &str) {
     let ports = [

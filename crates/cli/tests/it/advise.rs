@@ -1,10 +1,10 @@
-//! What structures cost, and advice: the command line, and what it refuses.
+//! Cost estimates of structures, and advice: the command line, and the arguments that it refuses.
 
 use crate::serve::Served;
 use crate::{Place, Said};
 use std::time::{Duration, Instant};
 
-/// A question that needs no store and little time.
+/// Arguments that need no store and little time.
 const SMALL: [&str; 6] = ["--keys", "1e6", "--mix", "updates=50,hits=50", "--memory", "64M"];
 
 fn asked(place: &Place, verb: &str, more: &[&str]) -> Said {
@@ -183,7 +183,7 @@ fn a_store_that_has_seen_nothing_says_so() {
     assert!(said.err.contains("no request since it was opened"), "{said:?}");
     let said = place.run(["advise", "--keyspace", "default"]).ended(1);
     assert!(said.err.contains("no request to \"default\""), "{said:?}");
-    // A mix makes up for what was not seen, and not for a keyspace that is not there.
+    // A given mix replaces missing observations, but not a missing keyspace.
     for none in ["none", "redis.keys.0", "redis.keys.*"] {
         for more in [&[][..], &SMALL] {
             let said = place
@@ -201,7 +201,7 @@ fn a_store_that_has_seen_nothing_says_so() {
 fn there_is_no_advice_to_apply_for_a_server_that_has_seen_nothing() {
     let place = Place::new();
     let _served = Served::new(&place, &["--web", "off", "--memory", "16M"]);
-    // Of what the server itself has written when it began, a sample is seen; mostly nothing.
+    // The sampler may have seen the server's own writes at startup; usually it has seen nothing.
     let said = [&["advise"][..], &["advise", "--apply"]].map(|arguments| place.run(arguments));
     let saw_nothing = |said: &Said| said.err.contains("no request since it was opened");
     for said in &said {
@@ -310,7 +310,7 @@ fn a_server_changes_itself_and_tells_of_it() {
         .collect();
     let get = ["get", "-k", "rows"].iter().copied();
     place.run(get.chain(keys.iter().map(String::as_str)));
-    // Someone who asks meanwhile sees the change, and a second one is refused.
+    // A concurrent reader sees the change, and a second change is refused.
     let apply = std::thread::scope(|scope| {
         let apply = scope.spawn(|| place.run(["advise", "--apply", "--records", "20%", "--json"]));
         let began = Instant::now();
@@ -325,7 +325,7 @@ fn a_server_changes_itself_and_tells_of_it() {
         assert_eq!(watched["outcome"], "watched");
         let second = place.run(["advise", "--apply", "--records", "30%"]);
         assert!(second.err.contains("is being watched"), "{second:?}");
-        // The server ends, and the waiting with it.
+        // The end of the server also ends the wait.
         drop(served);
         apply.join().unwrap()
     });

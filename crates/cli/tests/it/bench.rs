@@ -1,15 +1,15 @@
-//! `bench`: tiny runs by the real binary and its children.
+//! `bench`: tiny runs of the real binary and its child processes.
 
 use crate::{Place, Said, as_other_user};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// A run of YCSB with few records in a directory of its own.
+/// Runs YCSB with few records in a separate directory.
 fn bench(place: &Place, more: &[&str]) -> Said {
     tiny(place, &["ycsb"], more)
 }
 
-/// A run with few records in a directory of its own.
+/// Runs a benchmark with few records in a separate directory.
 fn tiny(place: &Place, verb: &[&str], more: &[&str]) -> Said {
     let data = place.path("bench data");
     let mut words = vec!["bench"];
@@ -78,7 +78,7 @@ fn a_run_reports_every_engine_and_phase_and_leaves_nothing() {
 #[test]
 fn an_engine_that_fails_takes_no_others_figures_with_it() {
     let place = Place::new();
-    // Where its directory is to be stands a file.
+    // A file occupies the path of the engine's directory.
     std::fs::create_dir(place.path("bench data")).unwrap();
     place.file("bench data/alluvium", "");
     let words = ["--engines", "alluvium,none", "--phases", "load,c", "--json"];
@@ -119,7 +119,7 @@ fn what_is_loaded_once_serves_every_repetition() {
         [times("load"), times("settle"), times("c"), times("d")],
         [1, 1, 2, 2]
     );
-    // What the first one's inserts have put is not there for the second.
+    // Records inserted by the first repetition do not exist in the second.
     let of_d = report["repetitions"].as_array().unwrap();
     for row in of_d.iter().filter(|row| row["phase"] == "d") {
         assert!(row["records"].as_u64().unwrap() < 2000 + 500, "{row}");
@@ -144,7 +144,8 @@ fn a_table_is_printed_and_the_report_goes_to_a_file() {
         table.starts_with("| phase, threads | alluvium |\n|---|---|\n| load, 2 |"),
         "{table}"
     );
-    // The same report against itself, and against one in which everything was twice as fast.
+    // Compares the report with itself, and with one in which the throughput of the first result is
+    // halved.
     let compare = |after: &std::path::Path| {
         let words = [
             "bench",
@@ -177,7 +178,7 @@ fn sweeps_measure_point_after_point() {
         let report = tiny(&place, verb, more).ended(0).json();
         let rows = report["results"].as_array().unwrap();
         let all = rows.iter().map(|row| row["phase"].as_str().unwrap().to_owned());
-        // Every load is followed by what the engine does afterwards, under the name of the point.
+        // Each load is followed by a settle phase under the same name.
         let (settles, names): (Vec<_>, Vec<_>) = all.partition(|name| name.ends_with("settle"));
         for settle in settles {
             assert!(names.contains(&settle.replace("settle", "load")), "{settle}");
@@ -271,7 +272,7 @@ fn what_cannot_be_measured_is_said() {
         (&["--reuse"], "leave the phase load out"),
         (&["--settle", "100"], "is a time"),
     ] {
-        // What is said twice counts as said last.
+        // For repeated arguments the last value applies.
         let mut all = vec!["bench", "ycsb", "--no-cap"];
         all.extend(words);
         place.run(&all).ended(2).complained(complaint);
@@ -293,7 +294,7 @@ fn ctrl_c_leaves_neither_processes_nor_groups_nor_files() {
         "--directory",
         data.to_str().unwrap(),
     ];
-    // Who may not make control groups does without.
+    // Without permission to create control groups, the run has no memory cap.
     let may = place.run(
         [
             &words[..],
@@ -309,7 +310,7 @@ fn ctrl_c_leaves_neither_processes_nor_groups_nor_files() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The store is there once the child is at work.
+    // The store exists once the child is running.
     while !data.join("alluvium").join("store").exists() {
         std::thread::sleep(Duration::from_millis(10));
     }

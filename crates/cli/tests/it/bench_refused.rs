@@ -1,4 +1,4 @@
-//! `bench` refuses what makes no sense before anything is measured.
+//! `bench` refuses invalid arguments before it measures anything.
 
 use crate::Place;
 
@@ -77,7 +77,7 @@ fn an_option_that_an_engine_refuses_is_known_before_anything_is_loaded() {
             refused.err.contains("--engine-option: ") && refused.err.contains(said),
             "{refused:?}"
         );
-        // Nothing was opened for a measurement, and nothing is left.
+        // No engine was started, and no file is left.
         assert!(!refused.err.contains("alluvium:a: "), "{refused:?}");
         assert!(!data.exists());
     }

@@ -1,4 +1,4 @@
-//! `bench transactions`: tiny runs by the real binary and its children.
+//! `bench transactions`: tiny runs of the real binary and its child processes.
 
 use crate::Place;
 
@@ -39,7 +39,7 @@ fn transactions_are_measured_by_a_child_of_each_engine() {
         .map(|row| row["engine"].as_str().unwrap())
         .step_by(3)
         .collect();
-    // Engines take turns, the second time the other way about.
+    // Engines alternate, in reverse order in the second repetition.
     assert_eq!(
         engines,
         ["alluvium", "alluvium-locking", "alluvium-locking", "alluvium"]

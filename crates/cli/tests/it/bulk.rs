@@ -281,7 +281,8 @@ fn rows_in_order_and_out_of_order_end_as_what_was_said_last() {
         text.push_str(&format!("{key:07},{value}\n"));
         wanted.insert(format!("{key:07}"), value);
     };
-    // In order for some megabytes, back to the beginning, down, in order again, the same key twice.
+    // Several megabytes of ascending keys, then lower keys again, descending keys, ascending keys,
+    // and one key repeatedly.
     for key in 0..60_000 {
         row(key, format!("first {key} {}", "x".repeat(60)));
     }
@@ -321,7 +322,7 @@ fn keys_that_come_twice_are_counted_and_refused_on_demand() {
     );
     said.complained("6 rows, 3 with the key of an earlier row, which they replace");
     assert_eq!(lines(&place.done(["scan"]).text()), ["a\t2", "b\t3", "c\t1"]);
-    // What was there before is no key of an earlier row.
+    // Keys that existed before the import do not count as duplicates.
     let said = place.done(["import", text(&file), "--json"]);
     assert_eq!(said.json()["duplicates"], 3);
     place
@@ -345,7 +346,7 @@ fn duplicates_among_many_rows_are_found_by_both_ways_of_writing() {
     let place = Place::new();
     let row = |key: u32| format!("{key:07},{}\n", "x".repeat(60));
     let mut table = String::from("key,value\n");
-    // Enough in order that rows are loaded, then one of them again.
+    // Enough ascending rows to start a bulk load, then one of them again.
     (0..120_000).for_each(|key| table.push_str(&row(key)));
     table.push_str(&row(60_000));
     let file = place.file("rows.csv", &table);
@@ -369,7 +370,7 @@ fn duplicates_among_many_rows_are_found_by_both_ways_of_writing() {
 fn an_import_that_failed_before_its_first_row_leaves_nothing() {
     let place = Place::new();
     let file = place.file("a.csv", "key,value\na,1\n");
-    // Not even a store, while it is clear before that nothing will come of it.
+    // The store is not created if the arguments already show that the import will fail.
     place.run(["import", text(&file), "--key", "river"]).ended(2);
     assert!(!place.path("store").exists());
     place.done(["keyspaces", "create", "other"]);
@@ -387,15 +388,15 @@ fn an_import_that_failed_before_its_first_row_leaves_nothing() {
             .ended(code);
         assert_eq!(keyspaces(), before, "{wrong:?}");
     }
-    // Other options are no obstacle: nothing was begun.
+    // Other options are accepted, because no import has been started.
     place.done(["import", text(&file), "-k", "new"]);
     assert_eq!(place.done(["scan", "-k", "new"]).text(), "a\t1\n");
-    // A keyspace that was there stays, and so does what is known of its table.
+    // An existing keyspace keeps its records and its table layout.
     place
         .run(["import", text(&file), "-k", "new", "-f", "jsonl"])
         .ended(4);
     assert_eq!(place.done(["scan", "-k", "new"]).text(), "a\t1\n");
-    // An empty table is no failure.
+    // An empty table is valid.
     let empty = place.file("empty.csv", "key,value\n");
     place.done(["import", text(&empty), "-k", "empty"]);
     assert_eq!(
@@ -427,7 +428,7 @@ fn the_mark_of_the_byte_order_is_no_part_of_the_first_row() {
         let scanned = place.done(["scan", "-k", name]).text();
         assert_eq!(lines(&scanned).join("|"), wanted, "{name}");
     }
-    // Another one within the file belongs to its row, and errors show it.
+    // A second mark within the file belongs to its row, and the error message shows it.
     let file = place.file(
         "c.jsonl",
         format!("{{\"key\":\"1\",\"value\":\"a\"}}\n{mark}{{}}\n"),

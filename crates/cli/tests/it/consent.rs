@@ -1,11 +1,12 @@
-//! What cannot be had again goes only with --yes, or after a question on a terminal.
+//! Irreversible commands require --yes, or a confirmation on a terminal.
 
 use crate::Place;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
 
-/// Runs the binary on a terminal where this is typed: how it ended, and what the terminal showed.
+/// Runs the binary on a terminal with the given input. Returns the exit code and the terminal's
+/// output.
 fn on_a_terminal(place: &Place, arguments: &[&str], typed: &str) -> (Option<i32>, String) {
     let (mut ours, mut theirs) = (0, 0);
     let none = std::ptr::null_mut();
@@ -21,7 +22,7 @@ fn on_a_terminal(place: &Place, arguments: &[&str], typed: &str) -> (Option<i32>
     let mut child = command.spawn().expect("the binary runs");
     drop(command);
     let mut text = Vec::new();
-    // A terminal whose other end is closed reads as an error.
+    // Reading from a terminal whose other end is closed returns an error.
     let _ = ours.read_to_end(&mut text);
     let status = child.wait().expect("it ends");
     (status.code(), String::from_utf8_lossy(&text).into_owned())
@@ -50,7 +51,7 @@ fn nothing_is_lost_unasked_without_a_terminal() {
     assert_eq!(fs::read_to_string(file).unwrap(), "mine");
     place.done(["export", file, "--yes"]);
     assert_eq!(fs::read_to_string(file).unwrap(), "key,value\na,1\n");
-    // What has a bound needs no word.
+    // A bounded deletion needs no confirmation.
     place.done(["delete", "--prefix", "b"]);
     place.done(["delete", "--to", "a"]);
     place.done(["delete", "--prefix", "", "--yes"]);

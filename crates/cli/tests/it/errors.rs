@@ -1,4 +1,4 @@
-//! What goes wrong, how it is said, and with which code.
+//! Errors: their messages and exit codes.
 
 use crate::{Place, binary};
 use std::fs;

@@ -1,5 +1,5 @@
-//! What every format's writer writes, its reader reads, whatever the bytes are and however they
-//! arrive.
+//! For every format, the reader reads back the output of the writer, for arbitrary bytes split into
+//! arbitrary pieces.
 
 use alluvium_cli::formats::binary::Binary;
 use alluvium_cli::formats::csv::{self, CsvReader, CsvWriter, Head, Header, LineEnd, Rows};
@@ -13,7 +13,7 @@ use std::io::{Cursor, Read};
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Bytes in small pieces, as a pipe may deliver them.
+/// Delivers bytes in small pieces, as a pipe may.
 struct Dribble(Cursor<Vec<u8>>, usize);
 
 impl Read for Dribble {
@@ -23,7 +23,7 @@ impl Read for Dribble {
     }
 }
 
-/// Bytes that formats stumble over.
+/// Byte sequences that are special in some format.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let pieces = prop_oneof![
         Just(b"\"".to_vec()),
@@ -64,7 +64,8 @@ fn source(bytes: &[u8], at: usize, piece: usize) -> Source {
     )
 }
 
-/// What a reader finds; after each row another reader goes on where it was, as after a kill.
+/// Returns the pairs that a reader yields. After each row, a new reader continues at the same
+/// position, as after a kill.
 fn found(bytes: &[u8], piece: usize, reader: impl Fn(&mut Source, u64) -> Box<dyn ReadRows>) -> Pairs {
     let mut all = Pairs::new();
     let mut input = source(bytes, 0, piece);
@@ -112,7 +113,7 @@ fn table(separator: u8, head: Head) -> impl Fn(&mut Source, u64) -> Box<dyn Read
     }
 }
 
-/// The fields of rows, as another library reads them.
+/// Parses the fields of rows with an independent library.
 fn fields_by_csv_core(bytes: &[u8], separator: u8) -> Vec<Vec<Vec<u8>>> {
     let mut reader = csv_core::ReaderBuilder::new().delimiter(separator).build();
     let (mut rows, mut input) = (Vec::new(), bytes);
@@ -181,7 +182,7 @@ proptest! {
         prop_assert_eq!(read("v", Some("in.z"))?.1, format!("[{number},{blank}{number}{blank}]"));
         let (key, value) = read("v", None)?;
         prop_assert_eq!(&value, &row);
-        // Values that are rows are written again, whatever their numbers are.
+        // Values that are rows are written back verbatim, regardless of their numbers.
         let pairs = vec![(key.into_bytes(), value.into_bytes())];
         prop_assert_eq!(written(&mut JsonWriter::Values, &pairs), format!("{row}\n").into_bytes());
     }
@@ -231,7 +232,7 @@ proptest! {
                 }
                 at += writer.field(field, &mut room[at..]).2;
             }
-            // A quote that closes the last field comes with the end of the row.
+            // The terminator also emits the closing quote of the last field.
             at += writer.terminator(&mut room[at..]).1;
             bytes.extend_from_slice(&room[..at - 1]);
             bytes.extend_from_slice(end.bytes());
@@ -242,7 +243,7 @@ proptest! {
         prop_assert_eq!(keys, cells.iter().map(|cell| &cell.0).collect::<Vec<_>>());
         let again = written(&mut CsvWriter::new(b',', Rows::Table(b',', head.clone()), Header::Written).unwrap(), &rows);
         prop_assert_eq!(&again, &bytes);
-        // With other separators they are the same fields.
+        // With another separator the fields stay the same.
         let tabs = written(&mut CsvWriter::new(b'\t', Rows::Table(b',', head), Header::Written).unwrap(), &rows);
         prop_assert_eq!(fields_by_csv_core(&tabs, b'\t'), fields_by_csv_core(&bytes, b','));
     }

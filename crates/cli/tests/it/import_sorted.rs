@@ -1,4 +1,4 @@
-//! Imports that sort their rows first.
+//! Imports with `--sort`.
 
 use crate::{Place, Said};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Rows in no order, of which many have the key of an earlier one; and what is left of them.
+/// Returns rows in random order, many of which repeat an earlier key, and the resulting records.
 fn rows(count: u32, keys: u32) -> (String, BTreeMap<String, String>) {
     let mut random = fastrand::Rng::with_seed(30);
     let (mut text, mut left) = (String::from("key,value\n"), BTreeMap::new());
@@ -21,7 +21,7 @@ fn rows(count: u32, keys: u32) -> (String, BTreeMap<String, String>) {
     (text, left)
 }
 
-/// What a scan prints of it.
+/// Returns the expected output of a scan.
 fn scanned(left: &BTreeMap<String, String>) -> String {
     let line = |(key, value): (&String, &String)| format!("{key}\t{value}\n");
     left.iter().map(line).collect()
@@ -44,7 +44,7 @@ fn rows_in_any_order_are_loaded_in_that_of_their_keys_and_the_last_of_a_key_stay
     let place = Place::new();
     let (rows, left) = rows(40_000, 30_000);
     let file = place.file("rows.csv", &rows);
-    // Memory for a tenth of it: runs are written beside the store.
+    // With memory for a tenth of the rows, runs are written next to the store.
     for (keyspace, memory) in [("little", "256K"), ("enough", "64M")] {
         let arguments = [
             "import",
@@ -174,7 +174,7 @@ fn a_killed_import_sorts_again_and_goes_on_behind_the_keys_that_are_there() {
             .spawn()
             .unwrap();
         thread::sleep(Duration::from_millis(wait));
-        // It may be done before; then the next one begins again.
+        // The import may have finished already; then the next one starts from the beginning.
         let _ = child.kill();
         killed += u32::from(child.wait().unwrap().code().is_none());
     }

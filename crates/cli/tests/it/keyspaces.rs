@@ -1,4 +1,4 @@
-//! Keyspaces come and go.
+//! Creating, renaming and dropping keyspaces.
 
 use crate::{Place, lines};
 
@@ -53,7 +53,7 @@ fn a_hashed_keyspace_is_walked_over_in_no_order() {
     let mut sorted = all.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, ["Elbe", "Oder", "Rhein", "Weser"]);
-    // One after the other, each behind the one before.
+    // Page by page, each starting after the last key of the previous page.
     let first = place
         .done(["scan", "-k", "blobs", "--keys-only", "-n", "1"])
         .text();

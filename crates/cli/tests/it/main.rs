@@ -1,4 +1,4 @@
-//! The real binary, verb by verb.
+//! Tests of the real binary, by subcommand.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -33,12 +33,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A directory with a store, and the binary.
+/// A temporary directory with a store, on which the binary runs.
 pub(crate) struct Place {
     directory: TempDir,
 }
 
-/// What the binary printed, and how it ended.
+/// Output and exit code of the binary.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -55,14 +55,14 @@ impl Said {
         serde_json::from_slice(&self.out).expect("it printed JSON")
     }
 
-    /// It ended with this code.
+    /// Asserts the exit code.
     #[track_caller]
     pub(crate) fn ended(self, code: i32) -> Said {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
 
-    /// It complained in these words.
+    /// Asserts that standard error contains the words.
     #[track_caller]
     pub(crate) fn complained(self, words: &str) -> Said {
         assert!(self.err.contains(words), "{words:?} is not in {self:?}");
@@ -97,7 +97,7 @@ impl Place {
         path
     }
 
-    /// The binary with the store of this place.
+    /// Builds a command that runs the binary on this store.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = binary();
         command
@@ -115,13 +115,13 @@ impl Place {
             .into()
     }
 
-    /// It ends well.
+    /// Runs a command and asserts that it succeeds.
     #[track_caller]
     pub(crate) fn done<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Said {
         self.run(arguments).ended(0)
     }
 
-    /// With these bytes as standard input.
+    /// Runs a command with these bytes as standard input.
     pub(crate) fn fed<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>, input: &[u8]) -> Said {
         let mut child = self
             .command(arguments)
@@ -132,7 +132,8 @@ impl Place {
             .expect("the binary runs");
         let mut stdin = child.stdin.take().expect("it is piped");
         let input = input.to_vec();
-        // A command that stops reading early says why in its own words.
+        // A command that stops reading early reports the reason itself, so a write error is
+        // ignored.
         let feeding = std::thread::spawn(move || drop(stdin.write_all(&input)));
         let said = child.wait_with_output().expect("it ends").into();
         feeding.join().expect("the input is fed");
@@ -140,10 +141,11 @@ impl Place {
     }
 }
 
-/// A user that owns no file here.
+/// Id of a user that owns no file here.
 const OTHER: u32 = 65534;
 
-/// The same command as another user than root; none where that cannot be, which is noted.
+/// Returns the same command run by a user other than root. Returns `None`, and records a skip,
+/// where this is not possible.
 pub(crate) fn as_other_user(command: &Command) -> Option<Command> {
     let other = |program: &OsStr| {
         let mut other = Command::new("setpriv");
@@ -175,7 +177,7 @@ pub(crate) fn binary() -> Command {
     command
 }
 
-/// Some lines of text without the last line end.
+/// Returns the lines of a text without their line ends.
 pub(crate) fn lines(text: &str) -> Vec<&str> {
     text.lines().collect()
 }

@@ -1,4 +1,4 @@
-//! A store that a server has open: every verb works on it while the server runs.
+//! A store that a server has open: every subcommand works while the server runs.
 
 use crate::serve::{Served, asked};
 use crate::{Place, Said, as_other_user};
@@ -14,7 +14,7 @@ fn socket(place: &Place) -> PathBuf {
     place.path("store/manage.sock")
 }
 
-/// What verbs say of the same work, done in the same order.
+/// Runs a fixed sequence of commands and returns their results.
 fn work(place: &Place) -> Vec<(Option<i32>, Vec<u8>)> {
     let bytes: Vec<u8> = (0..=255).collect();
     let rows: String = (0..3000)
@@ -73,7 +73,7 @@ fn every_verb_says_and_does_the_same_while_a_server_runs() {
     let served = Served::new(&place, &["--web", "off"]);
     let found = work(&place);
     for (index, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
-        // The server's own keyspaces stand in the list, too.
+        // The list also contains the server's keyspaces.
         if String::from_utf8_lossy(&wanted.1).contains("merge_operator") {
             continue;
         }
@@ -125,7 +125,7 @@ fn a_scan_of_clients_keys_goes_on_behind_a_key_hashed_or_not() {
             let all: Vec<&str> = all.lines().map(|line| line.split('\t').next().unwrap()).collect();
             assert_eq!(all.len(), 4);
             assert!(all.is_sorted() || !is_ordered, "{all:?}");
-            // Page by page, each behind the last key of the one before.
+            // Page by page, each starting after the last key of the previous page.
             let mut found = vec![all[0].to_owned()];
             while let Some(last) = found.last().cloned() {
                 let page = scan(&["--after", &last, "-n", "2"]);
@@ -157,7 +157,7 @@ fn a_backup_of_a_running_store_is_a_store() {
     let backup = place.path("backup");
     let said = place.done(["backup", backup.to_str().unwrap()]);
     assert!(said.text().contains("all of it was read"), "{said:?}");
-    // A name of a directory is that of who types it.
+    // A relative path is relative to the directory of the caller.
     let relative = place
         .command(["backup", "second"])
         .current_dir(place.path(""))
@@ -206,7 +206,7 @@ fn what_a_killed_server_leaves_is_in_nobodys_way() {
     assert!(socket(&place).exists());
     assert_eq!(place.done(["get", "a"]).text(), "1");
     place.done(["check"]);
-    // Nor is it in the way of a program that has the store open and cannot be asked.
+    // A stale socket does not hide a process that has the store open and does not answer requests.
     let db = alluvium::Db::open(place.path("store")).unwrap();
     place.run(["get", "a"]).ended(6).complained("alluvium serve");
     drop(db);
@@ -237,7 +237,7 @@ fn an_import_waits_for_what_a_killed_one_has_begun() {
     let served = Served::new(&place, &[]);
     let file = place.file("commands", "INCR counter\r\n");
     let whole = std::fs::canonicalize(&file).unwrap();
-    // As a command that was killed: its connection ends when its last rows are written.
+    // Simulates a killed command: its connection ends when its last rows are written.
     let mut earlier = Client::connect(place.path("store")).unwrap();
     let name = format!("progress\0--redis-db 0\0{}", whole.display());
     let mut is_claimed = false;
@@ -315,7 +315,7 @@ fn several_commands_at_once_and_one_more_than_there_are_seats() {
     let idle: Vec<UnixStream> = (0..16).map(|_| greeted(&socket(&place))).collect();
     place.run(["get", "a"]).ended(3).complained("16 commands");
     drop(idle);
-    // Seats are given back as soon as it is noticed that clients have gone.
+    // Slots are released once the server notices that the clients have disconnected.
     let mut is_answered = false;
     for _ in 0..100 {
         is_answered = place.run(["get", "--redis-db", "0", "a"]).code == Some(0);
@@ -328,7 +328,7 @@ fn several_commands_at_once_and_one_more_than_there_are_seats() {
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
 }
 
-/// A connection that has greeted.
+/// A connection after the greeting.
 fn greeted(socket: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(b"alluvium\x01\0\0\0").unwrap();
@@ -387,7 +387,7 @@ fn another_user_is_not_answered() {
     place.done(["put", "a", "1"]);
     std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(place.path("store"), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // Even where the socket's file lets all users in.
+    // Even if the mode of the socket's file admits all users.
     for mode in [0o600, 0o777] {
         std::fs::set_permissions(socket(&place), std::fs::Permissions::from_mode(mode)).unwrap();
         let Some(mut other) = as_other_user(&place.command(["put", "a", "2"])) else {
@@ -448,13 +448,13 @@ fn a_server_ends_while_commands_work_on_its_store() {
         command.spawn().unwrap()
     })
     .collect();
-    // The scan has been begun, and is not read on.
+    // The scan has started, and its remaining output is not read.
     let mut first = [0; 1];
     let scan = working[3].stdout.as_mut().unwrap();
     scan.read_exact(&mut first).unwrap();
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
     for mut child in working {
-        // It may have been done before; otherwise it says that the server has ended.
+        // The command may have finished; otherwise it reports that the server has ended.
         drop(child.stdout.take());
         child.wait().unwrap();
     }

@@ -1,10 +1,10 @@
-//! Measuring a device: places that are refused, what is kept, and what is taken from it.
+//! Device measurement: refused directories, stored results, and the settings derived from them.
 
 use crate::{Place, as_other_user};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A probe that takes no longer than it must.
+/// A probe with the shortest run time.
 const QUICK: [&str; 5] = ["probe", "--seconds", "1", "--space", "16M"];
 
 #[test]
@@ -38,7 +38,7 @@ fn a_store_s_device_is_measured_and_the_samples_are_kept_beside_it() {
             .all(|name| !name.contains("alluvium-probe") && !name.ends_with(".new")),
         "{names:?}"
     );
-    // The store works on, and what was kept says the same again.
+    // The store still works, and the stored measurement prints the same text again.
     assert_eq!(place.done(["get", "a"]).text(), "1");
     place.done(["check"]);
     let stored = place.done(["probe", "--stored", "--json"]).json();
@@ -61,7 +61,7 @@ fn another_directory_is_left_as_it_was_unless_it_is_told_to_keep_the_samples() {
         .ended(1)
         .complained("has no probe.txt");
     place.done(QUICK.iter().copied().chain([other, "--store"]));
-    // A store may be created there.
+    // A store may be created in the directory.
     place.done(["--db", other, "put", "a", "1"]);
     std::fs::write(Path::new(other).join("probe.txt"), "alluvium probe 1\nbegan\n").unwrap();
     place

@@ -1,5 +1,5 @@
-//! A store that may only be read is read: by a user without the right to write, and on a mount for
-//! reading only.
+//! Reading a store without write access: as a user without the right to write, and on a read-only
+//! mount.
 
 use crate::{Place, Said, as_other_user};
 use std::fs;
@@ -11,7 +11,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A store that was not closed in order, and what it holds.
+/// Creates a store that was not closed properly, and returns the expected output of a scan.
 fn store(place: &Place) -> String {
     let db = alluvium::Options::new()
         .memory(32 << 20)
@@ -36,8 +36,8 @@ fn store(place: &Place) -> String {
     wanted
 }
 
-/// Every verb that only reads answers, and says once how the store was opened; those that write say
-/// what is in the way.
+/// Every read-only subcommand succeeds and reports once that the store is opened for reading only.
+/// Subcommands that write fail.
 fn reads(run: &dyn Fn(&[&str]) -> Said, wanted: &str, why: &str) {
     let noted = |arguments: &[&str]| {
         let said = run(arguments).ended(0);
@@ -84,13 +84,13 @@ fn a_user_who_may_only_read_reads() {
     for entry in fs::read_dir(place.path("store")).unwrap() {
         set_mode(&entry.unwrap().path(), 0o644);
     }
-    // While another process writes to it, it is not read behind its back.
+    // A store that another process has open for writing is refused.
     let _db = alluvium::Db::open(place.path("store")).unwrap();
     run(&["get", "00001"]).ended(6);
 }
 
-/// What the binary says of the store in a directory, after a script has mounted something for it
-/// alone.
+/// Runs the binary on the store in a private mount namespace, after a script has mounted something
+/// there.
 fn mounted(place: &Place, script: &str, store: &Path, arguments: &[&str]) -> Said {
     let command = place.command(arguments);
     let mut inside = Command::new("unshare");

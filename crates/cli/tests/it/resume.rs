@@ -1,4 +1,4 @@
-//! Imports that are stopped and killed.
+//! Imports that are interrupted or killed, and resumed.
 
 use crate::{Place, Said};
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-/// A file of `count` rows, and what an export of it is.
+/// Creates a file of `count` rows. Returns its path and the expected export.
 fn rows(place: &Place, count: u32) -> (PathBuf, String) {
     let mut text = String::from("key,value\n");
     for i in 0..count {
@@ -21,7 +21,7 @@ fn import(file: &Path) -> [&str; 2] {
     ["import", file.to_str().expect("a path of text")]
 }
 
-/// Starts an import and gives it a signal when its store has grown; how it ended.
+/// Starts an import, sends it a signal after `wait`, and returns its result.
 fn interrupted(place: &Place, file: &Path, signal: i32, wait: Duration) -> Said {
     let child = place
         .command(import(file))
@@ -44,7 +44,8 @@ fn ctrl_c_ends_an_import_in_order_and_the_same_command_goes_on() {
     let mut is_stopped = false;
     for wait in [60, 90, 120] {
         let said = interrupted(&place, &file, libc::SIGINT, Duration::from_millis(wait));
-        // On a fast machine it may be done before, and the next one starts from the beginning.
+        // On a fast machine the import may have finished; then the next one starts from the
+        // beginning.
         is_stopped = said.code == Some(130) && said.err.contains("goes on from here");
     }
     let said = place.done(import(&file));
@@ -67,7 +68,7 @@ fn an_import_that_waits_for_its_input_ends_after_one_signal() {
         .spawn()
         .expect("the binary runs");
     let mut input = child.stdin.take().expect("a pipe");
-    // It is at work once it has taken more than a pipe holds.
+    // The import is running once it has read more than a pipe holds.
     let rows = "key,value\n".to_owned() + &"k,v\n".repeat(1 << 18);
     input.write_all(rows.as_bytes()).expect("it reads");
     let pid = i32::try_from(child.id()).expect("a process");

@@ -1,4 +1,4 @@
-//! The server, from its first word to its last.
+//! The server, from startup to shutdown.
 
 use crate::Place;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -6,12 +6,12 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A server that runs, and where.
+/// A running server and its addresses.
 pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) redis: String,
     memcached: String,
-    /// The address of its page; none if it has none.
+    /// Address of the web page. `None` without a page.
     pub(crate) web: Option<String>,
 }
 
@@ -20,7 +20,7 @@ impl Served {
         Served::with(place, more, |_| {})
     }
 
-    /// One whose command is changed before it runs.
+    /// Starts a server whose command `change` modifies first.
     pub(crate) fn with(place: &Place, more: &[&str], change: impl FnOnce(&mut Command)) -> Served {
         let mut arguments = "serve --json --redis 127.0.0.1:0 --memcached 127.0.0.1:0"
             .split(' ')
@@ -50,7 +50,7 @@ impl Served {
         }
     }
 
-    /// It gets a signal; its exit code.
+    /// Sends a signal and returns the exit code.
     pub(crate) fn ended(mut self, signal: i32) -> Option<i32> {
         let pid = i32::try_from(self.child.id()).expect("a process");
         // SAFETY: it is our own child, which was not waited for yet.
@@ -60,7 +60,7 @@ impl Served {
 }
 
 impl Drop for Served {
-    /// A test that fails leaves no server behind.
+    /// Kills the server if a failed test has left it running.
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             let _ = self.child.kill();
@@ -194,7 +194,7 @@ fn a_panic_is_told_without_a_backtrace_unless_all_of_it_is_asked_for() {
         });
         let mut socket = TcpStream::connect(&served.redis).unwrap();
         socket.write_all(b"DEBUG PANIC\r\n").unwrap();
-        // The connection ends, and no other.
+        // Only this connection ends.
         assert_eq!(socket.read(&mut [0; 100]).unwrap_or(0), 0);
         asked(&served.redis, "PING\r\n", "+PONG\r\n");
         let mut err = served.child.stderr.take().expect("it is piped");

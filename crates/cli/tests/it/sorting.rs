@@ -21,7 +21,7 @@ fn names(place: &Place) -> Vec<String> {
     names
 }
 
-/// The binary with so much memory.
+/// Runs the binary with the given memory.
 fn with(memory: &str, arguments: &[&str]) -> Said {
     let mut command = binary();
     command.args(["--memory", memory]).args(arguments);

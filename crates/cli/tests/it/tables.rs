@@ -1,5 +1,5 @@
-//! Exports, imports of them, and exports of those: the same bytes, whatever the format, the options
-//! and the records.
+//! Export, import and export again: the bytes stay the same for every format, all options and all
+//! records.
 
 use crate::{Place, Said};
 use proptest::collection::{btree_map, vec};
@@ -12,7 +12,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path of text")
 }
 
-/// Bytes that formats stumble over.
+/// Byte sequences that are special in some format.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let pieces = prop::sample::select(vec![
         &b"\""[..],
@@ -36,7 +36,7 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
     vec(pieces, 0..5).prop_map(|pieces| pieces.concat())
 }
 
-/// Formats with the options that an export and an import of it take.
+/// Formats with the options for their export and import.
 const FORMATS: [(&str, &[&str]); 10] = [
     ("csv", &[]),
     ("csv", &["--no-header"]),
@@ -77,7 +77,7 @@ fn an_export_is_imported_and_exported_again_byte_for_byte() {
             let keyspace = format!("k{index}");
             let said = place.run([&["export", text(&file), "-f", format][..], options].concat());
             if said.code != Some(0) {
-                // Lines cannot say everything, and say so.
+                // The lines format cannot represent every record, and reports this.
                 prop_assert!(
                     format == "lines" && said.err.contains("choose another"),
                     "{said:?}"
@@ -106,12 +106,12 @@ fn an_export_is_imported_and_exported_again_byte_for_byte() {
         Ok(())
     };
     runner.run(&records, round).unwrap();
-    // One that no format refuses, and an empty table.
+    // An empty table, and one that every format can represent.
     round(std::collections::BTreeMap::new()).unwrap();
     round([(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), Vec::new())].into()).unwrap();
 }
 
-/// Imports a table by its first column, and exports its values to the same format.
+/// Imports a table with a key column and exports its values in the format given.
 fn there_and_back(place: &Place, table: &[u8], import: &[&str], export: &[&str]) -> Said {
     let file = place.file("table", table);
     place.done([&["import", text(&file), "-k", "table", "--restart"][..], import].concat());
@@ -147,13 +147,13 @@ fn tables_with_any_line_end_header_and_separator_come_back_byte_for_byte() {
             }
         }
     }
-    // The mark of the byte order, and a header without a line end.
+    // A byte order mark, and a header without a line end.
     let table = b"\xef\xbb\xbfid,a,b\r\n1,2,3\r\n";
     let said = there_and_back(&place, table, &["-f", "csv", "--key", "id"], &["-f", "csv"]);
     assert_eq!(said.out, table);
     let said = there_and_back(&place, b"id,a,b", &["-f", "csv", "--key", "id"], &["-f", "csv"]);
     assert_eq!(said.out, b"id,a,b\n");
-    // Other separators, the same fields.
+    // Another separator keeps the fields.
     let said = there_and_back(
         &place,
         b"id,a,b\r\n1,\"x,y\",\t\r\n",
@@ -169,11 +169,11 @@ fn values_that_are_one_column_are_written_below_its_name_alone() {
     let table = b"city,\"po,p\"\r\nA,1\r\nB,\"x\"\"\ny\"\r\nC,\r\n";
     let said = there_and_back(&place, table, &["-f", "csv", "--key", "city"], &["-f", "csv"]);
     assert_eq!(said.text(), "\"po,p\"\r\n1\r\n\"x\"\"\ny\"\r\n\"\"\r\n");
-    // Of values that were never a table, too.
+    // The same for values that were not imported from a table.
     place.done(["put", "a", "x,\"y\"\n"]);
     let said = place.done(["export", "-", "-f", "csv", "--values-only"]);
     assert_eq!(said.text(), "value\n\"x,\"\"y\"\"\n\"\n");
-    // A value that is no row of the table is refused by the name of its key.
+    // A value that is not a row of the table is refused; the message names its key.
     let file = place.file("rows.csv", "id,a,b\n1,2,3\n");
     place.done(["import", text(&file), "--key", "id", "-k", "rows"]);
     place.done(["put", "-k", "rows", "7", "x\ny"]);
@@ -211,14 +211,14 @@ fn a_quote_that_is_never_closed_is_an_error_with_its_line() {
         .complained("a.csv, line 4: the quote that opens here is never closed")
         .complained("what stands before is imported");
     assert_eq!(place.done(["scan"]).text(), "a\t1\n");
-    // One that another quote seems to close is found by what follows.
+    // An unclosed quote before another quote is detected by the text after the latter.
     let file = place.file("b.csv", "key,value\na,\"1\nb,\"2\"\nc,3\n");
     place
         .run(["import", text(&file), "-k", "b"])
         .ended(4)
         .complained("b.csv, line 2: text stands behind the closing quote of column 2")
         .complained("nothing is imported");
-    // So is one in a header.
+    // The same in a header.
     let file = place.file("c.csv", "key,\"value\na,1\n");
     place
         .run(["import", text(&file), "-k", "c"])

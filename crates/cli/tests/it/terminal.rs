@@ -1,4 +1,4 @@
-//! What differs on a terminal, and what a shell and `man` are told.
+//! Output on a terminal, shell completions, and manual pages.
 
 use crate::{Place, binary};
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::fd::FromRawFd;
 use std::process::Stdio;
 
-/// What the binary prints when a terminal is its standard output.
+/// Returns the output of the binary when its standard output is a terminal.
 fn on_a_terminal(place: &Place, arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let (mut ours, mut theirs) = (0, 0);
     let none = std::ptr::null_mut();
@@ -28,7 +28,7 @@ fn on_a_terminal(place: &Place, arguments: &[&str], environment: &[(&str, &str)]
         .expect("the binary runs");
     drop(command);
     let mut text = Vec::new();
-    // A terminal whose other end is closed reads as an error.
+    // Reading from a terminal whose other end is closed returns an error.
     let _ = ours.read_to_end(&mut text);
     child.wait().expect("it ends");
     String::from_utf8_lossy(&text).into_owned()

@@ -1,9 +1,9 @@
-//! A store over two directories, as it is typed.
+//! A store on two directories, from the command line.
 
 use crate::serve::Served;
 use crate::{Place, Said, binary};
 
-/// The binary on the store `fast`, with another directory if one is given.
+/// Runs the binary on the store `fast`, with a second directory if one is given.
 fn on(place: &Place, tier: Option<&str>, arguments: &[&str]) -> Said {
     let mut command = binary();
     command.arg("--db").arg(place.path("fast"));
@@ -88,7 +88,7 @@ fn a_tier_is_added_drained_and_used_again() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json[1]["directory"], large);
     assert_eq!(json[1]["takes_data"], true);
-    // More than it has are refused, with what to do.
+    // More directories than the store has are refused, with advice.
     on(&place, Some(other), &["--tier", large, "get", "Elbe"])
         .ended(3)
         .complained("alluvium tiers add");
@@ -107,7 +107,7 @@ fn a_server_whose_second_directory_is_gone_is_asked_all_the_same() {
     assert_eq!(place.run(["get", "Elbe"]).ended(0).text().trim_end(), "1094 km");
     place.run(["put", "Oder", "854 km"]).ended(0);
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
-    // Without a server, the directory is missed.
+    // Without a server, the missing directory is an error.
     place.run(["get", "Elbe"]).ended(3).complained(named);
     std::fs::rename(&away, &large).unwrap();
     assert_eq!(place.run(["get", "Oder"]).ended(0).text().trim_end(), "854 km");

@@ -1,4 +1,4 @@
-//! Scripts of transactions, and what open transactions hold back.
+//! Transaction scripts, and the resources that open transactions hold.
 
 use crate::serve::Served;
 use crate::{Place, Said};
@@ -7,7 +7,7 @@ use alluvium_server::control::Control;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-/// A place with two keyspaces and an account.
+/// Creates a store with two keyspaces and one account.
 fn bank() -> Place {
     let place = Place::new();
     place.done(["put", "-k", "accounts", "alice", "100"]);
@@ -24,7 +24,7 @@ fn scanned(place: &Place, keyspace: &str) -> String {
     place.done(["scan", "-k", keyspace]).text()
 }
 
-/// The fenced block of a language behind a heading of docs/cli.md.
+/// Returns the fenced block of a language after a heading of docs/cli.md.
 fn block(heading: &str, language: &str) -> String {
     let page = include_str!("../../../../docs/cli.md");
     let (_, behind) = page.split_once(heading).expect("the heading");
@@ -71,7 +71,7 @@ fn every_form_of_transaction_does_the_same_with_a_server_and_without() {
         let place = bank();
         let served = Served::new(&place, &["--web", "off"]);
         let found = script(&place, text, form).ended(0);
-        // The server has had transactions of its own before.
+        // The server has run transactions before, so the numbers differ.
         let without_numbers = |said: &Said| {
             let text = said.text();
             let lines = text.lines().filter(|line| !line.contains("transaction"));
@@ -166,7 +166,8 @@ fn lines_of_a_pipe_are_done_as_they_come() {
     assert_eq!(scanned(&place, "accounts"), "alice\t100\nb\t1\n");
 }
 
-/// What a script that is stopped in the middle of a transaction meets.
+/// Runs a script with a pause inside its transaction, calls `meanwhile` during the pause, and
+/// returns the result.
 fn meets(place: &Place, form: &[&str], first: &str, meanwhile: impl FnOnce(), last: &str) -> Said {
     let mut child = place
         .command([&["transaction", "-", "-k", "accounts"], form].concat())
@@ -203,7 +204,7 @@ fn a_conflict_has_its_own_exit_code_and_leaves_nothing() {
         .complained("line 3: ")
         .complained("nothing was committed");
     assert_eq!(scanned(&place, "accounts"), "alice\t7\n");
-    // A snapshot transaction does not depend on what it has read alone.
+    // A snapshot transaction does not depend on keys that it has only read.
     let snapshot = ["--isolation", "snapshot"];
     meets(&place, &snapshot, "get alice", other, "put bob 1\ncommit").ended(0);
     assert_eq!(scanned(&place, "accounts"), "alice\t7\nbob\t1\n");
@@ -314,7 +315,7 @@ fn a_client_that_is_gone_leaves_no_transaction() {
     assert!(open["transactions"][0]["locks"].as_u64() > Some(0), "{open}");
     child.kill().expect("it is our child");
     child.wait().expect("it ends");
-    // It waits for the lock until the server has noticed.
+    // The write waits for the lock until the server notices that the client is gone.
     place.done(["put", "-k", "accounts", "alice", "2"]);
     assert_eq!(scanned(&place, "accounts"), "alice\t2\n");
 }

@@ -6,7 +6,7 @@ use crate::{Place, lines};
 const FILL: &str = "SET s hello\r\nSET t text PX 90000000\r\nRPUSH l a b c\r\nSADD m x\r\nHSET h f 1 g 2\r\nZADD z 1.5 one 2 two\r\nEXPIRE h 9000\r\n";
 const FILLED: &str = "+OK\r\n+OK\r\n:3\r\n:1\r\n:2\r\n:2\r\n:1\r\n";
 
-/// What is read does not depend on whether a server runs.
+/// Checks reads, whose output must not depend on whether a server runs.
 fn reads(place: &Place) {
     let get = |arguments: &[&str]| place.done([&["get", "--redis-db", "0"][..], arguments].concat());
     assert_eq!(get(&["s"]).text(), "hello");
@@ -87,7 +87,7 @@ fn keys_are_written_and_deleted_as_clients_would() {
                 "SELECT 1\r\nGET k\r\nLPUSH l a\r\n",
                 "+OK\r\n$1\r\nv\r\n:1\r\n",
             );
-            // What a client watches, the command line touches.
+            // Writes from the command line invalidate watches of clients.
             let mut client = std::net::TcpStream::connect(&served.redis).unwrap();
             let mut ask = |text: &str, reply: &str| {
                 use std::io::{Read, Write};
@@ -121,7 +121,7 @@ fn an_export_of_all_types_is_imported_again() {
     let (one, two) = (place.path("one.redis"), place.path("two.redis"));
     let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
     place.done(["export", one, "--redis-db", "0"]);
-    // Into another database of the running server, and into a store at rest.
+    // Imports into another database of the running server, and into a closed store.
     place.done(["import", one, "--redis-db", "5"]);
     place.done(["export", two, "--redis-db", "5"]);
     assert!(std::fs::read(one).unwrap() == std::fs::read(two).unwrap());
@@ -136,7 +136,7 @@ fn an_export_of_all_types_is_imported_again() {
     place.done(["--db", other, "export", two, "--redis-db", "0", "--yes"]);
     assert!(std::fs::read(one).unwrap() == std::fs::read(two).unwrap());
     place.done(["--db", other, "check"]);
-    // Again: the same, for what was there goes first.
+    // A second import gives the same result, because it replaces existing keys.
     place.done(["import", one, "--redis-db", "5"]);
     asked(&served.redis, "SELECT 5\r\nLLEN l\r\n", "+OK\r\n:3\r\n");
     let json = place
@@ -203,13 +203,14 @@ fn words_in_quotes_are_those_that_a_server_reads() {
         r#"{"key":"q2","type":"string","value":""}"#,
     ];
     assert_eq!(get("0"), wanted.map(|line| format!("{line}\n")));
-    // The server itself makes the same of these lines.
+    // The server parses these lines in the same way.
     let served = Served::new(&place, &[]);
     let typed = format!("SELECT 1\r\n{}\r\n", typed.join("\r\n"));
     asked(&served.redis, &typed, "+OK\r\n:1\r\n:3\r\n+OK\r\n+OK\r\n:1\r\n");
     assert_eq!(get("1"), get("0"));
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
-    // Raw records are read the same way, and what is no command is named with its line.
+    // Raw commands are parsed in the same way, and a line that is not a command is reported with
+    // its number.
     let file = place.file("raw.redis", "SET 'a b' \"c\\n\"\nSET x 'y\nSET z 1\n");
     let rejects = place.path("rejects");
     let import = [

@@ -1,4 +1,4 @@
-// Checks what go-redis does with a server: check PORT.
+// Checks go-redis against a server: check PORT.
 package main
 
 import (

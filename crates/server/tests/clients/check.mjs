@@ -1,4 +1,4 @@
-// Checks what ioredis does with a server: check.mjs PORT.
+// Checks ioredis against a server: check.mjs PORT.
 import assert from "node:assert";
 import Redis from "ioredis";
 

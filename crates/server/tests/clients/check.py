@@ -43,7 +43,7 @@ def redis_py():
         assert not client.latency_latest() and not client.module_list()
         with client.monitor() as monitor:
             redis.Redis(port=redis_port).get("watched")
-            # A connection says what its library is before it asks for anything.
+            # A connection identifies its library before its first command.
             commands = (monitor.next_command()["command"] for _ in range(10))
             assert any("watched" in command for command in commands)
 

@@ -1,4 +1,5 @@
-//! Commands whose keys are counted, bits of strings, and keys that move between databases.
+//! Commands whose number of keys is an argument, bit operations on strings, and keys that move
+//! between databases.
 
 use crate::client::{Client, Fixture, sorted};
 

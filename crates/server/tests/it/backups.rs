@@ -1,4 +1,4 @@
-//! BGSAVE and SAVE make backups that open; settings change while the server runs.
+//! BGSAVE and SAVE create backups that can be opened; settings change while the server runs.
 
 use crate::client::{Client, Fixture, any_port, options};
 use alluvium::{Db, Options};
@@ -17,14 +17,14 @@ fn field(client: &mut Client, name: &str) -> String {
         .to_owned()
 }
 
-/// Waits until no backup is being made.
+/// Waits until no backup is in progress.
 fn settled(client: &mut Client) {
     while field(client, "rdb_bgsave_in_progress") == "1" {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// What a key has in a backup.
+/// Returns the value of a key in the backup.
 fn backed_up(directory: &Path, key: &str) -> String {
     let copy = Options::new()
         .memory(32 << 20)
@@ -80,7 +80,7 @@ fn a_backup_takes_the_place_of_the_one_before_when_it_is_whole() {
     assert_eq!(field(&mut client, "rdb_changes_since_last_save"), "0");
     assert_eq!(field(&mut client, "rdb_saves"), "1");
     assert_eq!(backed_up(&directory, "a"), "\"1\"");
-    // Another, which needs no server to be asked: half of one lies in its way.
+    // A second backup by SAVE. The remains of an unfinished backup occupy its directory.
     client.ask("SET a 2");
     let new = directory.join("alluvium-backup.new");
     let half = FileDirectory::create(&new).unwrap();
@@ -88,7 +88,7 @@ fn a_backup_takes_the_place_of_the_one_before_when_it_is_whole() {
     assert_eq!(client.ask("SAVE"), "OK");
     assert_eq!(backed_up(&directory, "a"), "\"2\"");
     assert!(!new.exists());
-    // One that fails leaves the one before.
+    // A failed backup leaves the previous one intact.
     client.ask("SET a 3");
     FileDirectory::create(new.join("in the way")).unwrap();
     assert!(client.ask("SAVE").starts_with("-ERR the backup failed"));
@@ -158,7 +158,7 @@ fn settings_change_at_once_and_all_or_none() {
         refused.contains("--durability") && refused.contains("until it ends"),
         "{refused}"
     );
-    // Each write is on the disk before it is acknowledged from now on.
+    // From now on, each write is synced before it is acknowledged.
     client.ask("CONFIG SET appendfsync always");
     let syncs = |db: &Db| db.stats().device.total().syncs;
     let before = syncs(&fixture.db);

@@ -1,25 +1,25 @@
-//! A SET that need not look at what is there does not; one over a collection deletes its elements
-//! all the same.
+//! A SET that need not read the old value does not read it. A SET over a collection still deletes
+//! the collection's elements.
 
 use crate::client::{Client, Fixture, options, request};
 use alluvium::{Db, Options};
 use alluvium_server::Server;
 
-/// How many keys of the store there are whose second byte is this.
+/// Returns the number of keys in the store whose second byte is `kind`.
 fn count(db: &Db, kind: u8) -> usize {
     let data = db.keyspace("redis").unwrap();
     let of_a_kind = |(key, _): &(Vec<u8>, alluvium::Value)| key[0] < 16 && key[1] == kind;
     data.iter().map(Result::unwrap).filter(of_a_kind).count()
 }
 
-/// Keys that were looked up so far. Scans are not among them: the thread that looks for what has
-/// expired walks now and then.
+/// Number of keys looked up so far. Scans are excluded, because the background thread for expired
+/// keys scans from time to time.
 fn lookups(db: &Db) -> u64 {
     let operations = db.stats().operations;
     operations.gets + operations.multi_get_keys
 }
 
-/// Stops the server and starts one over the same store, with `change` in between.
+/// Stops the server, applies `change` to the store, and starts a new server on it.
 fn again(fixture: Fixture, change: impl FnOnce(&Db)) -> Fixture {
     let Fixture { server, db, place } = fixture;
     server.stop();
@@ -60,8 +60,8 @@ fn sets_read_nothing_though_there_are_collections() {
     assert_eq!(lookups(&fixture.db), before, "after a restart");
 }
 
-/// Collections of all kinds, some under other names than they were made with, one expired, one of
-/// another database.
+/// Creates collections of all kinds: some renamed after their creation, one expired, one in another
+/// database.
 fn make_collections(client: &mut Client) {
     client.script(
         r#"
@@ -83,8 +83,8 @@ fn make_collections(client: &mut Client) {
     );
 }
 
-/// Sets strings over all of them: no element may be left, once the expired ones are deleted, and no
-/// note of a collection.
+/// Overwrites all of them with strings. Neither an element nor a collection's record may remain
+/// once expired collections have been deleted.
 fn overwrite(fixture: &Fixture, client: &mut Client) {
     client.script("MSET a 1 b 1 c 1 d 1 e 1 f 1 => OK\nSET h 1 EX 1000 => OK\nSET i 1 => OK\nSET j 1 => OK");
     client.script("SELECT 5 => OK\nSET g 1 => OK\nSELECT 0 => OK");
@@ -118,7 +118,7 @@ fn make_collections_anew(client: &mut Client) {
 fn a_store_of_the_first_version_is_brought_up_to_date() {
     let fixture = Fixture::new();
     make_collections(&mut fixture.client());
-    // What the first version had not.
+    // Removes the records that the first version of the format did not have.
     let fixture = again(fixture, |db| {
         let data = db.keyspace("redis").unwrap();
         for database in 0..16 {

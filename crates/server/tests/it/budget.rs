@@ -1,5 +1,5 @@
-//! One budget for the memory of all connections: what does not fit waits or is refused, and the
-//! slowest readers go first.
+//! One memory budget for all connections: requests that exceed it wait or are refused, and the
+//! slowest readers are closed first.
 
 use crate::client::{Client, Fixture, request};
 use alluvium_device::{heap, machine};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
-/// A number of INFO.
+/// Returns a numeric field of INFO.
 fn info(client: &mut Client, name: &str) -> u64 {
     let text = client.ask("INFO");
     let text = text.replace("\\r\\n", "\n");
@@ -22,7 +22,7 @@ fn info(client: &mut Client, name: &str) -> u64 {
         .unwrap()
 }
 
-/// A number of the lines of CLIENT LIST, of each client.
+/// Returns a numeric field of CLIENT LIST for each client.
 fn listed(client: &mut Client, name: &str) -> Vec<u64> {
     let text = client.ask("CLIENT LIST");
     let prefix = format!("{name}=");
@@ -32,7 +32,7 @@ fn listed(client: &mut Client, name: &str) -> Vec<u64> {
         .collect()
 }
 
-/// Asks again and again until something holds.
+/// Polls until a condition holds.
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if holds() {
@@ -48,7 +48,7 @@ fn set(client: &mut Client, key: &[u8], length: usize) {
     assert_eq!(client.reply(), "OK");
 }
 
-/// Memcached's port, by a plain socket.
+/// Connects a plain socket to the memcached port.
 fn memcached(fixture: &Fixture) -> BufReader<TcpStream> {
     let socket = TcpStream::connect(fixture.server.memcached_addr().unwrap()).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -103,8 +103,9 @@ fn the_slowest_readers_are_closed_and_no_others() {
     let (mut observer, mut idle) = (fixture.client(), fixture.client());
     let mut spared = fixture.client();
     set(&mut observer, b"k", 700_000);
-    // The system's buffers take about as much of each reader's replies. Replies of different
-    // lengths leave remainders of different lengths, so that together they surely exceed the limit.
+    // The system's socket buffers hold about the same amount of each reader's replies. Replies of
+    // different lengths leave remainders of different lengths, so their sum is certain to exceed
+    // the limit.
     let key = |reader: usize| format!("k{reader}");
     let length = |reader: usize| 400_000 + 20_011 * reader;
     for reader in 0..30 {
@@ -122,7 +123,7 @@ fn the_slowest_readers_are_closed_and_no_others() {
     wait_until("some are closed", || info(&mut observer, "evicted_clients") > 0);
     let limit = info(&mut observer, "maxmemory_clients");
     assert_eq!(limit, 4 * MIB as u64);
-    // A reply that fits is made for a client that takes it.
+    // A reply that fits is sent to a client that reads it.
     observer.send(&[b"GET", b"k"]);
     assert_eq!(observer.reply().len(), 700_002);
     idle.script("PING => PONG");
@@ -152,7 +153,7 @@ fn the_slowest_readers_are_closed_and_no_others() {
 fn a_request_that_cannot_fit_is_refused_before_it_comes_and_the_connection_goes_on() {
     let fixture = Fixture::bounded(4 * MIB);
     let mut client = fixture.client();
-    // The refusal is there before the value is.
+    // The refusal arrives before the value has been sent.
     client.send_bytes(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000000\r\n");
     let refusal = client.reply();
     assert!(refusal.starts_with("-OOM the request does not fit"), "{refusal}");
@@ -351,7 +352,7 @@ fn idle_connections_are_closed_after_the_time_that_was_set() {
     );
     assert_eq!(idle.try_reply(), None);
     assert_eq!(line(&mut items), "");
-    // A connection that waits for an answer is not idle.
+    // A connection that waits for an answer does not count as idle.
     let mut busy = fixture.client();
     busy.script("DEBUG SLEEP 2.5 => OK\nCONFIG SET timeout 0 => OK");
     assert!(info(&mut busy, "alluvium_idle_disconnections") >= 2);
@@ -396,10 +397,10 @@ fn what_clients_may_take_is_set_in_the_words_of_redis() {
     assert_eq!(client.try_reply(), None);
 }
 
-/// What the process that does one kind of work is told.
+/// Environment variable that selects the workload of the child process.
 const ROW: &str = "ALLUVIUM_BUDGET_ROW";
 
-/// Six clients that ask for values of 1 MB and read none of them.
+/// Six clients that request values of 1 MB and read no replies.
 fn readers_that_do_not_read(fixture: &Fixture) {
     let mut observer = fixture.client();
     set(&mut observer, b"k", MIB);
@@ -410,9 +411,9 @@ fn readers_that_do_not_read(fixture: &Fixture) {
     wait_until_held(&mut observer);
 }
 
-/// Waits until clients hold what they will: replies are owed, and for a while they are no more.
-/// Whether all of them owe some, and whether any was closed, is for others to test: it depends on
-/// how much the system's buffers take.
+/// Waits until the sizes of pending replies are non-zero and have stopped changing. Does not check
+/// whether all clients have pending replies or whether any was closed, because this depends on the
+/// capacity of the system's socket buffers.
 fn wait_until_held(observer: &mut Client) {
     let (mut last, mut still) = (Vec::new(), 0);
     wait_until("replies are owed, and no more of them", || {
@@ -424,7 +425,7 @@ fn wait_until_held(observer: &mut Client) {
     });
 }
 
-/// 40 clients with a part of a value of 100 MB each.
+/// 40 clients, each of which sends part of a value of 100 MB.
 fn unfinished_values(fixture: &Fixture) {
     let mut all: Vec<Client> = (0..40).map(|_| fixture.client()).collect();
     let part = vec![b'v'; 8 * MIB];
@@ -461,7 +462,7 @@ const ROWS: [(&str, Work); 3] = [
     ("many connections", many),
 ];
 
-/// The process that does one kind of work; without its variable it does none.
+/// The child process, which runs one workload. Does nothing without its environment variable.
 #[test]
 fn a_child_serves_clients_that_take_memory() {
     let Ok(row) = std::env::var(ROW) else { return };

@@ -1,4 +1,4 @@
-//! A server in cache mode: what it says, what it forgets, what it refuses.
+//! A server in cache mode: its replies, its evictions, its refusals.
 
 use crate::client::{Client, options};
 use alluvium_server::{CacheMemory, CacheServer, Error, Limits, ServerOptions};
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A cache of a size, with two loops.
+/// Starts a cache of the given size, with two event loops.
 pub(crate) fn start(bytes: u64) -> CacheServer {
     CacheServer::start(CacheMemory::new(bytes), options()).unwrap()
 }
@@ -16,7 +16,7 @@ fn redis(cache: &CacheServer) -> Client {
     Client::connect(cache.redis_addr().unwrap())
 }
 
-/// A connection that speaks memcached's protocol.
+/// A connection that uses the memcached protocol.
 struct Memcached(BufReader<TcpStream>);
 
 impl Memcached {
@@ -27,7 +27,7 @@ impl Memcached {
         Memcached(BufReader::new(socket))
     }
 
-    /// Sends requests, and returns all lines up to the one that ends them.
+    /// Sends requests and returns all reply lines up to the end marker.
     fn ask(&mut self, requests: &str) -> String {
         let socket = self.0.get_mut();
         socket.write_all(format!("{requests}mn\r\n").as_bytes()).unwrap();
@@ -40,7 +40,7 @@ impl Memcached {
     }
 }
 
-/// The number that a line of statistics or of INFO has.
+/// Returns a numeric field of memcached statistics or of INFO.
 fn number(text: &str, name: &str) -> u64 {
     let text = text.replace("\\r\\n", "\n");
     let mut lines = text.lines();
@@ -61,7 +61,7 @@ fn both_protocols_see_the_same_items() {
     assert_eq!(memcached.ask("set lake 7 0 9\r\nConstance\r\n"), "STORED\r\n");
     assert_eq!(redis.ask("GET lake"), "\"Constance\"");
     assert_eq!(redis.ask("DBSIZE"), ":2");
-    // CAS notices what the other protocol has written.
+    // CAS detects writes through the other protocol.
     let gets = memcached.ask("gets lake\r\n");
     let cas: u64 = gets.split([' ', '\r']).nth(4).unwrap().parse().unwrap();
     assert_eq!(redis.ask("SET lake Como"), "OK");
@@ -276,7 +276,7 @@ fn a_password_is_asked_for_in_both_protocols() {
 }
 
 impl Memcached {
-    /// Sends a request, and returns a line.
+    /// Sends a request and returns one line.
     fn ask_one(&mut self, request: &str) -> String {
         self.0.get_mut().write_all(request.as_bytes()).unwrap();
         let mut line = String::new();

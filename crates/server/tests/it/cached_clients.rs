@@ -1,4 +1,4 @@
-//! Clients of a cache that do not read, or end in the middle of something.
+//! Clients of a cache that do not read replies, or that disconnect in the middle of a request.
 
 use crate::cached::start;
 use crate::client::options;
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Bytes of a long value.
+/// Length of a long value, in bytes.
 const LONG: usize = 1_000_000;
 
 const CLIENT_MEMORY: usize = 8 << 20;
@@ -36,7 +36,7 @@ fn ask(socket: &mut TcpStream, request: &[u8], reply: &[u8]) {
     assert_eq!(found.escape_ascii().to_string(), reply.escape_ascii().to_string());
 }
 
-/// Stores a long value under g and a short one under s.
+/// Stores a long value under the key g and a short one under s.
 fn store(cache: &CacheServer) {
     let mut socket = connect(cache.memcached_addr());
     let set = [
@@ -49,7 +49,7 @@ fn store(cache: &CacheServer) {
     ask(&mut socket, b"set s 0 0 1\r\n1\r\n", b"STORED\r\n");
 }
 
-/// A reply of the Redis protocol, and one of memcached's, with the long value.
+/// The replies with the long value, in the Redis protocol and in the memcached protocol.
 fn replies() -> [Vec<u8>; 2] {
     let value = vec![7; LONG];
     [
@@ -58,7 +58,7 @@ fn replies() -> [Vec<u8>; 2] {
     ]
 }
 
-/// What is said of a client's memory, in bytes of all of them.
+/// Returns the reported memory of all clients together, in bytes.
 fn held(cache: &CacheServer) -> u64 {
     let mut socket = connect(cache.redis_addr());
     socket.write_all(b"INFO memory\r\nQUIT\r\n").unwrap();
@@ -84,7 +84,7 @@ fn readers_that_do_not_read_leave_memory_for_others() {
     }
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
-        // One reply for each loop may be more than there is memory for.
+        // Each loop may exceed the limit by one reply.
         let held = held(&cache);
         assert!(held < CLIENT_MEMORY as u64 + (8 << 20), "{held} bytes");
         let mut redis = connect(cache.redis_addr());

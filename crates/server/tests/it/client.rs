@@ -1,4 +1,4 @@
-//! A client that knows nothing but the protocol, and a server to speak to.
+//! A minimal protocol client, and a server for tests.
 
 use alluvium::{Db, Options};
 use alluvium_server::{KeyLayout, Limits, Server, ServerOptions};
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A server with a store of its own.
+/// A server with a temporary store.
 pub(crate) struct Fixture {
     pub(crate) server: Server,
     pub(crate) db: Db,
@@ -19,23 +19,23 @@ pub(crate) fn any_port() -> Option<SocketAddr> {
     Some("127.0.0.1:0".parse().unwrap())
 }
 
-/// A variable that has the servers of all tests keep their keys hashed, if it is `hashed`.
+/// Environment variable: the value `hashed` makes the servers of all tests hash their keys.
 pub(crate) const KEPT: &str = "ALLUVIUM_TEST_KEYS";
 
 thread_local! {
-    /// How servers keep their keys that this thread starts.
+    /// Key layout of servers that this thread starts.
     static LAYOUT: Cell<KeyLayout> = Cell::new(match std::env::var(KEPT).as_deref() {
         Ok("hashed") => KeyLayout::Hashed,
         _ => KeyLayout::AsStored,
     });
 }
 
-/// How servers keep their keys that this thread starts.
+/// Returns the key layout of servers that this thread starts.
 pub(crate) fn layout() -> KeyLayout {
     LAYOUT.get()
 }
 
-/// Has servers that this thread starts keep their keys hashed, until it is dropped.
+/// Guard: servers that this thread starts hash their keys until it is dropped.
 pub(crate) struct Hashed(KeyLayout);
 
 impl Hashed {
@@ -65,7 +65,7 @@ impl Fixture {
         Fixture::with(options())
     }
 
-    /// A server whose clients hold at most `memory` bytes together.
+    /// Starts a server whose clients together use at most `memory` bytes.
     pub(crate) fn bounded(memory: usize) -> Fixture {
         let limits = Limits {
             memory: Some(memory),
@@ -89,7 +89,7 @@ impl Fixture {
     }
 }
 
-/// A connection that speaks RESP.
+/// A RESP connection.
 pub(crate) struct Client {
     reader: BufReader<TcpStream>,
 }
@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    /// The same; none when no server listens.
+    /// Connects. Returns `None` if no server listens.
     pub(crate) fn try_connect(address: SocketAddr) -> Option<Client> {
         let socket = TcpStream::connect(address).ok()?;
         socket.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
@@ -113,7 +113,7 @@ impl Client {
         })
     }
 
-    /// Whether the bytes could be sent.
+    /// Sends bytes. Returns whether this succeeded.
     pub(crate) fn try_send_bytes(&mut self, bytes: &[u8]) -> bool {
         self.reader.get_mut().write_all(bytes).is_ok()
     }
@@ -130,19 +130,20 @@ impl Client {
         self.send_bytes(&request(words));
     }
 
-    /// Sends words that are separated by blanks; the reply, as text.
+    /// Sends a command of words separated by blanks, and returns the reply as text.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         self.send(&words);
         self.reply()
     }
 
-    /// The next reply as text: `OK`, `-ERR …`, `:1`, `"bytes"`, `nil`, `[…]`, `{…}`, `<…>`, `,1.5`.
+    /// Returns the next reply as text: `OK`, `-ERR …`, `:1`, `"bytes"`, `nil`, `[…]`, `{…}`, `<…>`,
+    /// `,1.5`.
     pub(crate) fn reply(&mut self) -> String {
         self.try_reply().expect("a reply")
     }
 
-    /// The same; none when the connection has ended.
+    /// Returns the next reply as text, or `None` if the connection has ended.
     pub(crate) fn try_reply(&mut self) -> Option<String> {
         let mut line = Vec::new();
         self.reader
@@ -184,7 +185,7 @@ impl Client {
         })
     }
 
-    /// Asks line by line; each line is a command, `=>`, and the reply that is expected.
+    /// Runs a script. Each line is a command, `=>`, and the expected reply.
     pub(crate) fn script(&mut self, script: &str) {
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (command, expected) = line.split_once(" => ").unwrap();
@@ -193,7 +194,7 @@ impl Client {
     }
 }
 
-/// A request as clients send it.
+/// Encodes a request as clients send it.
 pub(crate) fn request(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -204,7 +205,7 @@ pub(crate) fn request(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The parts of an array that was written as text, sorted.
+/// Returns the elements of an array in text form, sorted.
 pub(crate) fn sorted(array: &str) -> Vec<String> {
     let inner = array.trim_matches(['[', ']', '<', '>', '{', '}']);
     let mut parts: Vec<String> = inner

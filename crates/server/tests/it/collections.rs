@@ -95,7 +95,7 @@ fn members_of_large_sets_are_drawn_from_all_of_them() {
     assert_eq!(walk(&mut client, "SSCAN s", "").len(), 2980);
 }
 
-/// All that a walk meets.
+/// Returns all elements that a complete iteration with a SCAN command returns.
 fn walk(client: &mut crate::client::Client, command: &str, options: &str) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     let mut cursor = "0".to_owned();
@@ -240,7 +240,7 @@ fn walks_over_elements_meet_all_of_them() {
     assert_eq!(walk(&mut client, "ZSCAN z", "COUNT 11 MATCH member*").len(), 600);
 }
 
-/// Commands of each family, on a key K.
+/// Commands of each family, on the key K.
 #[rustfmt::skip]
 const FAMILIES: [(&str, &[&str]); 4] = [
     ("list", &["RPUSH K a", "LPOP K", "LLEN K", "LRANGE K 0 1", "LSET K 0 a", "LREM K 0 a", "LMOVE K x LEFT LEFT"]),

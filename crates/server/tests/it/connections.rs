@@ -1,4 +1,4 @@
-//! Connections: who they are, what they choose, what is known of them.
+//! Connections: authentication, settings, and the information that the server keeps on each.
 
 use crate::client::{Client, Fixture, any_port, options};
 use alluvium_server::{Error, Exposure, Server, ServerOptions, Tls};
@@ -21,7 +21,7 @@ fn connections_that_do_not_say_who_they_are_end() {
     assert_eq!(fixture.client().try_reply(), None, "it ends without a word");
     assert_eq!(asks.try_reply(), None);
     assert_eq!(item.read(&mut [0; 8]).unwrap(), 0);
-    // One that forgets who it is has as long again.
+    // A client that gives up its identity gets the full login timeout again.
     known.script("PING => PONG\nRESET => RESET");
     assert_eq!(known.try_reply(), None);
     let open = Fixture::with(ServerOptions {
@@ -232,7 +232,7 @@ fn addresses_that_others_can_reach_need_protection() {
         ..memcached.clone()
     };
     assert!(open(with_password).is_ok());
-    // Every client may encrypt.
+    // Every client may use encryption.
     let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let tls = |client_authority| Tls {
         certificate: issued.cert.pem().into_bytes(),
@@ -283,7 +283,7 @@ fn clients_of_memcached_give_the_password_first() {
     assert_eq!(ask(&[b'a'; 20_000]), "");
 }
 
-/// A certificate that an authority of its own has signed, and a client that shows it.
+/// Creates a certificate signed by a separate authority, and a client that presents it.
 fn with_certificate(trusted: &rcgen::Certificate) -> (Vec<u8>, rustls::ClientConfig) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
@@ -349,7 +349,7 @@ fn handshakes_that_do_not_come_to_their_end_are_ended() {
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         socket.write_all(begun).unwrap();
         let mut said = Vec::new();
-        // What the server says at the end is no reply.
+        // A closing message of the server is not a reply.
         socket.read_to_end(&mut said).unwrap();
         assert!(said.len() < 40, "{said:?}");
     }
@@ -391,11 +391,11 @@ fn connections_can_be_encrypted() {
     let mut reply = vec![0; expected.len()];
     stream.read_exact(&mut reply).unwrap();
     assert!(reply == expected.as_bytes());
-    // Who does not encrypt gets nothing.
+    // A client without encryption gets no reply.
     let mut plain = std::net::TcpStream::connect(fixture.server.redis_addr().unwrap()).unwrap();
     plain.write_all(b"PING\r\nPING\r\n").unwrap();
     let mut answer = Vec::new();
-    // It may be cut off in the middle of what it is told.
+    // The connection may be cut in the middle of the server's answer.
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.windows(4).any(|part| part == b"PONG"));
     let bad = Tls {
@@ -419,7 +419,7 @@ fn a_panic_in_a_command_ends_its_connection_alone() {
     let fixture = Fixture::new();
     let mut other = fixture.client();
     other.script("SET a 1 => OK");
-    // More than there may be threads.
+    // More iterations than the maximum number of threads.
     for _ in 0..300 {
         let mut client = fixture.client();
         client.send_bytes(b"DEBUG PANIC\r\n");

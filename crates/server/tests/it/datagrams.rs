@@ -1,4 +1,4 @@
-//! Datagrams: over a network that loses, doubles and reorders them.
+//! Datagrams over a network that loses, duplicates and reorders them.
 
 use alluvium_server::datagram::Direction;
 use alluvium_server::datagram::format::{self, Datagram, Directory, Header, Operation, Way};
@@ -29,7 +29,7 @@ fn directed(ports: usize, key: Option<&[u8]>, direction: Direction) -> (CacheSer
     (cache, address)
 }
 
-/// What a network does to datagrams.
+/// Numbers of datagrams that the network lost, duplicated and delayed.
 #[derive(Debug, Default)]
 struct Counts {
     lost: AtomicU64,
@@ -37,7 +37,7 @@ struct Counts {
     late: AtomicU64,
 }
 
-/// A network between a client and a server, which changes what the directory says.
+/// A network between a client and a server, which rewrites the addresses in the directory.
 struct Network {
     address: SocketAddr,
     counts: Arc<Counts>,
@@ -92,7 +92,7 @@ impl Drop for Network {
     }
 }
 
-/// Passes datagrams on in both ways, more or less.
+/// Relays datagrams in both directions, with losses, duplicates and delays.
 fn relay(
     outer: &UdpSocket,
     server: SocketAddr,
@@ -148,7 +148,7 @@ fn relay(
                 _ => send(&bytes, is_request, client),
             }
         }
-        // What is late comes in any order, and some of it much later.
+        // Delayed datagrams arrive in random order, some of them much later.
         while !late.is_empty() && (late.len() > 40 || random.u8(..4) == 0) {
             let (bytes, is_request) = late.swap_remove(random.usize(..late.len()));
             send(&bytes, is_request, client);
@@ -176,7 +176,7 @@ fn directory_of(server: SocketAddr) -> Directory {
     Directory::decode(format::read(&bytes[..length]).unwrap().value).unwrap()
 }
 
-/// Random requests about few keys, compared with a map.
+/// Sends random requests on few keys and compares the replies with a map.
 fn compare(client: &mut DatagramClient, seed: u64, rounds: usize) {
     compare_with(|requests| client.execute(requests).unwrap(), seed, rounds);
 }
@@ -254,7 +254,8 @@ fn ports_hand_over_what_is_others_and_no_request_is_lost_or_executed_twice() {
     let mut client = DatagramClient::connect(network.address, None).unwrap();
     client.set_direction(Direction::Software);
     compare(&mut client, 5, 20);
-    // The same client does send to wrong ports: where they hand nothing over, it is told so.
+    // The same client sends some requests to the wrong port. A server that does not forward them
+    // reports this.
     let (_cache, address) = server(2, None);
     let mut client = DatagramClient::connect(address, None).unwrap();
     client.set_direction(Direction::Software);

@@ -1,9 +1,9 @@
-//! The same random commands to a real Redis and to this server: the replies must be equal.
+//! Sends the same random commands to a real Redis and to this server: the replies must be equal.
 //!
-//! `ALLUVIUM_REDIS_SERVER` names the program, else `redis-server` is looked for in PATH; without
-//! one the test says so and passes. `ALLUVIUM_REDIS_COMMANDS` says how many commands,
-//! `ALLUVIUM_REDIS_SEED` which. What Redis does not promise an order of is compared sorted; what is
-//! drawn is not asked for.
+//! `ALLUVIUM_REDIS_SERVER` names the program; by default `redis-server` is searched in PATH.
+//! Without it the test prints a note and passes. `ALLUVIUM_REDIS_COMMANDS` sets the number of
+//! commands, `ALLUVIUM_REDIS_SEED` the seed. Replies without a defined order are sorted before the
+//! comparison. Commands with random replies are excluded.
 
 use crate::client::{Client, Fixture, sorted};
 use crate::other::Other;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-/// A Redis that keeps nothing.
+/// Starts a Redis without persistence.
 pub(crate) fn start_redis() -> Option<Other> {
     let arguments = |command: &mut Command, port: u16| {
         let options = ["--save", "", "--appendonly", "no", "--port"];
@@ -26,11 +26,11 @@ fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// What stands for what in the shapes below.
+/// Replaces the placeholders in a command shape.
 pub(crate) fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
     let kinds = ["s", "l", "h", "t", "z", "n"];
     let key = |own: &str, random: &mut fastrand::Rng| {
-        // Mostly a key of the right type, now and then of another.
+        // Usually a key of the right type, occasionally of another.
         let kind = if random.u8(..20) == 0 {
             kinds[random.usize(..kinds.len())]
         } else {
@@ -47,8 +47,8 @@ pub(crate) fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
             "T" => key("t", random),
             "Z" => key("z", random),
             "N" => key("n", random),
-            // Decimals of a size that a long double holds exactly enough; scores that are all
-            // equal.
+            // F: decimals small enough for a long double to represent precisely. X: sets whose
+            // scores are all equal.
             "F" => format!("f{}", random.u8(..4)),
             "X" => format!("x{}", random.u8(..4)),
             other => other.to_owned(),
@@ -76,8 +76,8 @@ pub(crate) fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
             3..10 => format!("{:.2}", random.f64() * 20.0 - 10.0),
             _ => random.i32(-5..10).to_string(),
         },
-        // Redis adds in 64 bits of binary digits, this server in decimal ones: sums of small
-        // numbers are the same.
+        // Redis adds in binary with 64 bits, this server in decimal. For small numbers the sums are
+        // equal.
         "$float" => format!("{}.{}", random.i32(-2..2), random.u8(..100)),
         "$bound" => match random.u8(..6) {
             0 => "-inf".to_owned(),
@@ -283,8 +283,8 @@ pub(crate) const SHAPES: &[&str] = &[
     "SLOWLOG LEN x",
 ];
 
-/// What finds something too seldom if it is asked for as often as the rest, and what sees to it
-/// that there is something.
+/// Extra weights, for commands that would find differences too rarely at the default frequency, and
+/// for commands that create the data they need.
 const MORE: &[(usize, &str)] = &[
     (5, "HSET H $member $value $member $value $member $value"),
     (2, "HRANDFIELD H 100"),
@@ -343,7 +343,7 @@ const MORE: &[(usize, &str)] = &[
     (2, "COPY $any $any REPLACE"),
 ];
 
-/// A command that others send while this connection watches.
+/// Commands that another client sends while this connection watches keys.
 const OTHERS: &[&str] = &[
     "SET S $value",
     "DEL $any",
@@ -352,7 +352,7 @@ const OTHERS: &[&str] = &[
     "EXPIRE $any 1000",
 ];
 
-/// Commands whose replies are in an order that is not promised.
+/// Returns whether the order of a command's reply is undefined.
 pub(crate) fn is_unordered(command: &str) -> bool {
     let name = command.split(' ').next().unwrap();
     [
@@ -375,26 +375,26 @@ pub(crate) fn is_unordered(command: &str) -> bool {
     .contains(&name)
 }
 
-/// Commands whose replies depend on the moment, or on chance.
+/// Returns whether the reply to a command depends on time or chance.
 pub(crate) fn is_of_its_moment(command: &str) -> bool {
     let name = command.split(' ').next().unwrap();
     ["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME", "RANDOMKEY", "OBJECT"].contains(&name)
 }
 
-/// A reply as it is compared. A large sorted set is walked in another order.
+/// Returns a reply in the form that is compared. The iteration order of large sorted sets differs.
 pub(crate) fn compared(command: &str, reply: String) -> Vec<String> {
     if is_unordered(command) && !reply.starts_with('-') {
         return sorted(&reply.replace(['[', ']', '<', '>', '{', '}'], " "));
     }
-    // The two are not asked at the same moment.
+    // The two servers answer at slightly different times.
     let unit = match command.split(' ').next() {
         Some("TTL") => 100,
         Some("PTTL") => 100_000,
         Some("EXPIRETIME") => 10_000,
         Some("PEXPIRETIME") => 10_000_000,
-        // Redis has one object for all small integers.
+        // Redis shares one object among all small integers.
         Some("OBJECT") if reply.starts_with(':') => return vec!["a number".to_owned()],
-        // Whether there is any.
+        // Compares only whether a key exists.
         Some("RANDOMKEY") => return vec![reply.starts_with("nil").to_string()],
         _ => return vec![reply],
     };
@@ -404,15 +404,15 @@ pub(crate) fn compared(command: &str, reply: String) -> Vec<String> {
     }
 }
 
-/// Which commands are compared.
+/// The set of commands to compare.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Commands {
     All,
-    /// Those that a server in cache mode has.
+    /// Only commands that a server in cache mode supports.
     OfCaches,
 }
 
-/// Whether a shape is of a command that a cache has.
+/// Returns whether a shape is a command that a cache supports.
 fn is_of_caches(shape: &str) -> bool {
     const NAMES: &str = " GET SET MGET MSET MSETNX GETSET GETDEL GETEX SETNX SETEX PSETEX APPEND STRLEN GETRANGE SUBSTR \
          SETRANGE INCR DECR INCRBY DECRBY INCRBYFLOAT DEL UNLINK EXISTS TOUCH EXPIRE PEXPIRE EXPIREAT PEXPIREAT TTL PTTL \
@@ -428,7 +428,7 @@ fn is_of_caches(shape: &str) -> bool {
     NAMES.contains(&format!(" {name} ")) || others.contains(&shape)
 }
 
-/// The shapes that are compared.
+/// Returns the shapes to compare.
 fn shapes_of(commands: Commands) -> Vec<&'static str> {
     let more = MORE
         .iter()
@@ -445,7 +445,8 @@ fn compare(version: &str) {
     compare_with(version, fixture.server.redis_addr().unwrap(), Commands::All);
 }
 
-/// Adds to `different` how two replies differ, if they do, for the first ten.
+/// Adds a description to `different` if two replies differ. Only the first ten differences are
+/// recorded.
 fn note_difference(
     step: u64,
     history: &[String],
@@ -498,11 +499,12 @@ fn compare_with(version: &str, address: SocketAddr, commands: Commands) {
             }
             _ => fill(shapes[random.usize(..shapes.len())], &mut random),
         };
-        // A transaction's replies are compared as they are: what has no order is not asked there.
+        // Replies of a transaction are compared verbatim, so commands with unordered replies are
+        // left out.
         if in_multi && (is_unordered(&command) || is_of_its_moment(&command)) {
             continue;
         }
-        // What is about to expire has expired at both.
+        // Keys with a short time to live expire on both servers before the next command.
         let is_brief = command.ends_with(" PX 3");
         if is_brief && in_multi {
             continue;
@@ -518,7 +520,7 @@ fn compare_with(version: &str, address: SocketAddr, commands: Commands) {
         }
         if is_brief {
             std::thread::sleep(Duration::from_millis(6));
-            // Redis counts what has expired until a client asks for it.
+            // Redis counts expired keys until a client accesses them.
             let look = format!("EXISTS {}", command.split(' ').nth(1).unwrap());
             assert_eq!(ours.ask(&look), theirs.ask(&look), "{command}");
         }

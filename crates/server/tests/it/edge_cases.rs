@@ -1,4 +1,4 @@
-//! Requests that clients seldom send: a real Redis and this server must say the same.
+//! Unusual requests: a real Redis and this server must reply alike.
 
 use crate::client::{Client, Fixture};
 use crate::differential::start_redis;
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Asks both for the same lines and compares their replies.
+/// Sends the same lines to both servers and compares the replies.
 fn compare(lines: impl IntoIterator<Item = String>) {
     let Some(redis) = start_redis() else {
         return;
@@ -18,7 +18,7 @@ fn compare(lines: impl IntoIterator<Item = String>) {
     }
 }
 
-/// Numbers as they may be written in hexadecimal digits, and what looks like them.
+/// Numbers in hexadecimal notation, and strings that resemble them.
 const HEXADECIMAL: &[&str] = &[
     "0x1p3",
     "0X1P3",
@@ -46,7 +46,7 @@ const HEXADECIMAL: &[&str] = &[
     "-0x0",
 ];
 
-/// Those that are a matter of rounding, or beyond what a double can be. Redis adds in more digits.
+/// Numbers that require rounding, or exceed the range of a double. Redis computes with more digits.
 const ROUNDED: &[&str] = &[
     "0x1.00000000000008p0",
     "0x1.000000000000080000001p0",
@@ -163,12 +163,11 @@ fn what_command_getkeys_refuses_is_said_as_redis_says_it() {
     );
 }
 
-/// Sends bytes and returns all that comes until the connection ends, or nothing comes for a while
-/// after the mark.
+/// Sends bytes and returns the answer, up to the mark or the end of the connection.
 fn answered(address: SocketAddr, bytes: &[u8], mark: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    // The other side may close before it has taken all.
+    // The server may close the connection before it has received everything.
     let _ = socket.write_all(bytes);
     let (mut answer, mut some) = (Vec::new(), vec![0; 1 << 16]);
     while mark.is_empty() || !answer.ends_with(mark) {
@@ -204,7 +203,7 @@ fn lines_that_are_typed_end_where_redis_ends_them() {
         let theirs = answered(redis.address, bytes, pong);
         assert_eq!(answered(ours, bytes, pong), theirs, "{}", bytes.escape_ascii());
     }
-    // A line with a zero byte has no end, and is refused once it is long.
+    // A line with a zero byte never ends. It is refused once it exceeds the length limit.
     let zero = |rest: &[u8]| [b"PING\r\nECHO a\0b\r\nPING\r\n", rest].concat();
     let refused = [
         vec![b'a'; 100_000],

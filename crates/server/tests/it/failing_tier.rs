@@ -1,4 +1,5 @@
-//! A further tier that cannot be read: the commands that need it fail, and their neighbours do not.
+//! A second tier that cannot be read: commands that need it fail, and neighbouring commands
+//! succeed.
 
 use crate::client::{Client, Hashed, options, request};
 use alluvium::simulation::OpenIn as _;
@@ -16,9 +17,9 @@ fn directories(machines: &[SimDirectory; 2]) -> Directories {
     Directories::from(first).and(second)
 }
 
-/// A store whose keys lie on its second tier, and are in no cache.
+/// Creates a store whose keys are on its second tier and not cached.
 fn filled(machines: &[SimDirectory; 2]) -> Db {
-    // All that compactions write goes to the second tier.
+    // Compactions write all output to the second tier.
     let of = || Options::new().memory(64 << 20).fast_bytes(0);
     let db = of().create_in(directories(machines)).unwrap();
     let server = Server::start(&db, options()).unwrap();
@@ -41,7 +42,7 @@ fn filled(machines: &[SimDirectory; 2]) -> Db {
     of().open_existing_in(directories(machines)).unwrap()
 }
 
-/// The next line of a server, without its end.
+/// Returns the next line from the server, without its line end.
 fn line(client: &mut Client) -> String {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
@@ -64,7 +65,7 @@ fn neighbours_have_their_replies() {
     cache.send_bytes(b"set new 0 0 1\r\n1\r\n");
     assert_eq!(line(&mut cache), "STORED");
     machines[1].inject(Fault::failing(Operation::Read).sticky());
-    // Some may have been read when the server started, and are in its cache.
+    // The server may have read some keys when it started, and may have cached them.
     let fails = "-ERR tier 1 in ";
     let names = (0..KEYS).map(|number| format!("cold:{number}"));
     let mut cold = names.filter(|name| client.ask(&format!("GET {name}")).starts_with(fails));
@@ -100,7 +101,7 @@ fn neighbours_have_their_replies() {
             command[0].escape_ascii()
         );
     }
-    // Later ones are executed together again, and what was changed was changed once.
+    // Later commands are executed in batches again, and each change was applied exactly once.
     assert_eq!(client.ask("MGET count word blind"), "[\"6\" \"abcd\" \"2\"]");
     let mut is_cold = |name: &String| {
         cache.send_bytes(format!("get {name}\r\n").as_bytes());
@@ -116,7 +117,7 @@ fn neighbours_have_their_replies() {
     assert_eq!(lines[..3], ["VALUE new 0 1", "1", "END"]);
     assert!(lines[3].starts_with("SERVER_ERROR tier 1 in "), "{lines:?}");
     assert_eq!(lines[4..], ["VALUE new 0 1", "1", "END"]);
-    // Once the tier works, all is there.
+    // Once the tier works again, all keys are readable.
     machines[1].clear_faults();
     client.send_bytes(&commands.map(request)[2]);
     assert!(client.reply().starts_with("\"\\x07"));

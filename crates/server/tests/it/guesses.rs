@@ -1,5 +1,5 @@
-//! Wrong passwords: they are answered late, by a clock that the tests turn, and hold up no other
-//! client.
+//! Wrong passwords: the answer is delayed, by a clock that the tests control, without delaying
+//! other clients.
 
 use crate::client::{Client, Fixture, any_port, options};
 use alluvium_server::{Clock, ServerOptions};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-/// A clock that goes on when it is told to.
+/// A clock that the test advances.
 #[derive(Debug, Default)]
 struct Hands {
     state: Mutex<(Duration, Vec<(Duration, Waker)>)>,
@@ -28,7 +28,7 @@ impl Clock for Hands {
 }
 
 impl Hands {
-    /// Waits until `count` wait for the clock.
+    /// Waits until `count` tasks wait for the clock.
     fn are_waited_for_by(&self, count: usize) {
         let state = self.state.lock().unwrap();
         let patience = Duration::from_secs(30);
@@ -63,7 +63,7 @@ fn with_clock() -> (Arc<Hands>, Fixture) {
     (hands, Fixture::with(options))
 }
 
-/// A connection that reads bytes.
+/// A raw byte connection.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -102,7 +102,8 @@ fn each_wrong_password_waits_longer_and_nobody_else_does() {
     let mut other = fixture.client();
     guesser.send("AUTH wrong\r\nPING\r\nAUTH wrong\r\n");
     hands.are_waited_for_by(1);
-    // The loop, of which there is one, serves others of the same address, and lets them in.
+    // The single event loop continues to serve other clients from the same address and accepts
+    // their logins.
     other.script("AUTH secret => OK\nSET a 1 => OK");
     fixture.client().script("AUTH secret => OK\nGET a => \"1\"");
     guesser.hears_nothing_yet();
@@ -112,7 +113,7 @@ fn each_wrong_password_waits_longer_and_nobody_else_does() {
     hands.advance(1);
     guesser.hears(WRONG);
     guesser.hears("-NOAUTH Authentication required.\r\n");
-    // The second one was given when the first was answered, and waits for twice as long.
+    // The second guess was processed after the answer to the first, and its delay is twice as long.
     hands.are_waited_for_by(1);
     hands.advance(199);
     other.script("PING => PONG");
@@ -162,14 +163,14 @@ fn a_right_password_is_let_in_at_once_whatever_came_from_its_address() {
         hands.are_waited_for_by(count);
         guessers.push(guesser);
     }
-    // At each of the doors, and while the answers to the wrong ones are still waited for.
+    // Correct passwords are accepted on each protocol while answers to wrong ones are pending.
     let mut late = Raw::new(fixture.server.redis_addr());
     late.send("AUTH secret\r\nPING\r\n");
     late.hears("+OK\r\n+PONG\r\n");
     let mut item = Raw::new(fixture.server.memcached_addr());
     item.send("set x 0 0 14\r\ndefault secret\r\n");
     item.hears("STORED\r\n");
-    // Each connection has had one guess looked at.
+    // One guess per connection has been processed.
     hands.are_waited_for_by(40);
     hands.advance(100);
     guessers[0].hears(WRONG);
@@ -194,7 +195,7 @@ fn clients_of_memcached_and_browsers_wait_as_well() {
             "GET /api/stats HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAuthorization: Basic {password}\r\n\r\n"
         )
     };
-    // `default:wrong`, then `default:secret`.
+    // The credentials `default:wrong`, then `default:secret`, in base64.
     let (mut guesser, mut browser) = (Raw::new(Some(address)), Raw::new(Some(address)));
     guesser.send(&ask("ZGVmYXVsdDp3cm9uZw=="));
     hands.are_waited_for_by(1);

@@ -1,5 +1,5 @@
-//! Servers whose keys are hashed: what tests of servers in general ask, asked of them, and what
-//! they alone have.
+//! Servers with hashed keys: they run the general server tests, and tests of behaviour that only
+//! they have.
 
 use crate::client::{Client, Fixture, Hashed, options, sorted};
 use crate::hashed_model::scanned;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Tests of servers in general, with keys that are hashed.
+/// Runs general server tests with hashed keys.
 macro_rules! also_hashed {
     ($($module:ident { $($name:ident)+ })+) => {
         $(mod $module {
@@ -150,7 +150,7 @@ fn what_needs_an_order_says_that_there_is_none() {
     client.script("SELECT 7 => OK\nSNAPSHOT GET before a => nil\nSNAPSHOT DROP before => OK");
 }
 
-/// Whether a session's scan of database 0 works, and how many keys it tells.
+/// Scans database 0 in a session. Returns the number of keys, or `None` if the scan failed.
 fn told(session: &mut Session, scan: Scan) -> Option<usize> {
     let mut keys = 0;
     let request = Request::Redis(Redis::Scan { database: 0, scan });
@@ -228,7 +228,7 @@ fn the_command_line_reads_and_writes_them_beside_a_server_and_without() {
 fn a_store_keeps_what_it_was_made_with_and_one_with_keys_in_order_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let db = open(place.path());
-    // Nothing was written since it was made: it may still be either.
+    // Nothing has been written to the new store, so it can still use either layout.
     end(start(&db, KeyLayout::AsStored).unwrap());
     let server = start(&db, KeyLayout::Hashed).unwrap();
     Client::connect(server.redis_addr().unwrap()).script("SET a 1 => OK");
@@ -268,7 +268,7 @@ fn a_store_keeps_what_it_was_made_with_and_one_with_keys_in_order_is_refused() {
         "{refused}"
     );
     db.keyspace("memcached").unwrap().delete("key").unwrap();
-    // What has gone is in a snapshot still.
+    // A snapshot still contains the deleted record.
     drop(db.create_snapshot("kept").unwrap());
     let refused = start(&db, KeyLayout::Hashed).unwrap_err();
     assert!(
@@ -279,8 +279,8 @@ fn a_store_keeps_what_it_was_made_with_and_one_with_keys_in_order_is_refused() {
     end(start(&db, KeyLayout::Hashed).unwrap());
 }
 
-/// Keys that are there all the time are met, whatever becomes of others, wherever merges put
-/// records, and whether or not a walk is begun again for each page.
+/// SCAN returns every key that exists throughout the scan, regardless of changes to other keys, of
+/// merges that move records, and of whether each page restarts the iteration.
 #[test]
 fn scan_meets_all_keys_that_stay_while_others_come_and_go_and_merges_move_them() {
     for is_crowded in [false, true] {
@@ -312,7 +312,7 @@ fn scan_meets_all_keys_that_stay_while_others_come_and_go_and_merges_move_them()
                 _ => {}
             }
             if is_crowded {
-                // More walks than are kept.
+                // More open scans than the server keeps.
                 (0..5).for_each(|_| drop(other.ask("SCAN 0 COUNT 1")));
             }
         });
@@ -339,7 +339,8 @@ fn scan_within_multi_meets_its_writes_and_all_that_was_there() {
     let cursor = next.trim_matches('"');
     assert_ne!(cursor, "0");
     client.script("MULTI => OK\nSET own v => QUEUED\nSET key:1 other => QUEUED\nDEL key:2 => QUEUED");
-    // A walk that has begun before meets what was there; one that begins now the new key, too.
+    // A scan that was open before returns the earlier keys. A scan that starts now also returns the
+    // new key.
     client.script(&format!(
         "SCAN {cursor} COUNT 100 => QUEUED\nSCAN 0 COUNT 100 => QUEUED\nKEYS * => QUEUED\nDBSIZE => QUEUED"
     ));
@@ -382,7 +383,7 @@ fn exec_is_one_commit_of_both_kinds_of_keyspaces() {
         };
         kinds.push(set.unwrap().changes.into_iter().filter_map(named).collect());
     }
-    // The server may note the time in a commit of its own.
+    // The server may record the time in a separate commit.
     let both = ["redis".to_owned(), "redis.keys.0".to_owned()];
     let of_records: Vec<_> = kinds.iter().filter(|names| names.contains(&both[1])).collect();
     assert_eq!(of_records, [&BTreeSet::from(both)]);
@@ -437,7 +438,7 @@ fn emptied_databases_stay_empty() {
 fn a_transaction_depends_on_keys_that_were_never_there() {
     let fixture = fixture();
     let (mut one, mut other) = (fixture.client(), fixture.client());
-    // The database has never had keys when it is asked for them.
+    // The first access to this database, which has never had keys.
     one.script("BEGIN => OK\nGET k => nil\nSET mine 1 => OK");
     other.script("SET k 1 => OK");
     let reply = one.ask("COMMIT");
@@ -453,8 +454,9 @@ fn a_transaction_depends_on_keys_that_were_never_there() {
     one.script("BEGIN => OK\nDBSIZE => :2\nDEL k new => :2\nDBSIZE => :0\nCOMMIT => OK\nDBSIZE => :0");
 }
 
-/// Writes a string and a list in each MULTI until the server is gone: one is hashed, the other's
-/// elements are in order. Returns how many were acknowledged.
+/// Writes a string and a list in each MULTI until the server is gone: the string is hashed, and the
+/// list's elements are stored in order. Returns the number of the first transaction without an
+/// acknowledgement.
 fn write_both(address: std::net::SocketAddr, from: u64) -> u64 {
     let Some(mut client) = Client::try_connect(address) else {
         return from;
@@ -494,13 +496,14 @@ fn multi_is_whole_across_both_kinds_of_keyspaces_after_kills() {
         let writer = std::thread::spawn(move || write_both(address, found + 1));
         std::thread::sleep(wait);
         server.kill();
-        // The last number was sent and may be there.
+        // The last transaction was sent without an acknowledgement, and may have taken effect.
         acknowledged = writer.join().unwrap() - 1;
     }
     assert!(acknowledged > 10, "{acknowledged}");
 }
 
-/// Commits are whole though the process ends between any two of them, and readers see none in part.
+/// Commits are atomic even if the process ends between any two of them, and readers never see part
+/// of a commit.
 #[test]
 fn others_see_both_kinds_change_together() {
     let Fixture { server, db, place } = fixture();

@@ -1,8 +1,8 @@
-//! Random commands of several clients to a server whose keys are hashed, and to one that keeps them
-//! in order: the replies are equal, but for the order of keys.
+//! Sends the same random commands of several clients to a server with hashed keys and to one with
+//! ordered keys: the replies are equal, except for the order of keys.
 //!
-//! `ALLUVIUM_HASHED_COMMANDS` says how many commands, `ALLUVIUM_HASHED_SEED` which. Meanwhile
-//! records are written out and merged, and both servers are started again.
+//! `ALLUVIUM_HASHED_COMMANDS` sets the number of commands, `ALLUVIUM_HASHED_SEED` the seed. During
+//! the test, records are flushed and merged, and both servers are restarted.
 
 use crate::client::{Client, options, sorted};
 use crate::differential::{SHAPES, compared, fill, is_of_its_moment, is_unordered};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 const CLIENTS: usize = 4;
 
-/// Commands beside those on keys of one database.
+/// Commands in addition to those on keys of one database.
 const OTHERS: &[&str] = &[
     "SELECT 0",
     "SELECT 1",
@@ -33,7 +33,7 @@ const OTHERS: &[&str] = &[
     "RANDOMKEY",
 ];
 
-/// A server with a store that can be opened again.
+/// A server with a store that can be reopened.
 struct Opened {
     place: tempfile::TempDir,
     keys: KeyLayout,
@@ -63,7 +63,7 @@ impl Opened {
         let db = Options::new().memory(64 << 20).open(place).unwrap();
         let keys = self.keys;
         let server = Server::start(&db, ServerOptions { keys, ..options() }).unwrap();
-        // Afterwards the store says how it keeps its keys.
+        // From now on, the layout is read from the store.
         self.keys = KeyLayout::AsStored;
         self.running = Some((db, server));
     }
@@ -84,7 +84,7 @@ enum State {
     Begun,
 }
 
-/// A client of both.
+/// A client of both servers.
 struct Both {
     hashed: Client,
     ordered: Client,
@@ -100,7 +100,7 @@ impl Both {
         }
     }
 
-    /// What to ask next.
+    /// Returns the next command.
     fn command(&self, random: &mut fastrand::Rng) -> String {
         let shape = match (self.state, random.u8(..60)) {
             (State::Plain, 0) => "MULTI",
@@ -117,16 +117,16 @@ impl Both {
         fill(shape, random)
     }
 
-    /// Whether replies to a command can be compared.
+    /// Returns whether the replies to a command can be compared.
     fn is_comparable(&self, command: &str) -> bool {
         let of_its_moment = is_of_its_moment(command) || is_unordered(command);
         let is_brief = command.ends_with(" PX 3");
         match self.state {
             _ if is_brief => false,
             State::Plain => true,
-            // All replies come at once.
+            // The replies arrive together with that of EXEC.
             State::Multi => !of_its_moment,
-            // What is not whole depends on a part of the keys where they are in order.
+            // In an ordered store, partial iterations depend on a part of the key space.
             State::Begun => !command.starts_with("KEYS [") && !command.contains(" MATCH "),
         }
     }
@@ -145,7 +145,7 @@ impl Both {
     }
 }
 
-/// All keys that SCAN meets, in pages.
+/// Returns all keys that SCAN returns, page by page.
 pub(crate) fn scanned(client: &mut Client, count: usize, mut between: impl FnMut()) -> Vec<String> {
     let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
     loop {
@@ -181,7 +181,7 @@ fn random_commands_to_hashed_and_ordered_keys_have_equal_replies() {
         }
         let has_begun = clients.iter().any(|client| client.state == State::Begun);
         match random.u16(..800) {
-            // A conflict depends on what is in memory.
+            // Conflict detection depends on the contents of memory.
             0..8 if !has_begun => hashed.db().checkpoint().unwrap(),
             8 if !has_begun => hashed.db().compact().unwrap(),
             9..11 => {

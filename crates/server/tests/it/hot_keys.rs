@@ -1,15 +1,15 @@
-//! What commands on one key cost that come together: reads, and steps of walks.
+//! The cost of pipelined commands on one key: reads, and steps of iterators.
 
 use crate::client::{Client, Fixture, request, sorted};
 use crate::differential::{SHAPES, compared, fill, is_of_its_moment};
 
-/// Sends requests at once and returns the replies.
+/// Sends all requests at once and returns the replies.
 fn together(client: &mut Client, requests: &[Vec<u8>]) -> Vec<String> {
     client.send_bytes(&requests.concat());
     requests.iter().map(|_| client.reply()).collect()
 }
 
-/// Commands with a number in their last place.
+/// Builds commands whose last argument is a number.
 fn numbered(words: &[&str], numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     let command = |number: u32| {
         let last = format!("{number:06}");
@@ -19,7 +19,7 @@ fn numbered(words: &[&str], numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     numbers.map(command).collect()
 }
 
-/// A pipeline may be received in a few parts, each of which is a batch.
+/// Upper bound on the parts in which a pipeline is received. Each part is one batch.
 const PARTS: u64 = 8;
 
 #[test]
@@ -42,7 +42,7 @@ fn commands_of_a_pipeline_on_one_key_read_its_record_and_their_elements_at_once(
     assert!(replies.into_iter().eq(expected) && read <= PARTS, "{read}");
     let (_, read) = reads(numbered(&["LPUSH", "l"], 0..200));
     assert!(read <= PARTS, "{read}");
-    // One of the elements is there, and one comes twice.
+    // One of the elements exists already, and one occurs twice.
     let hset = |number: u32| request(&[b"HSET", b"h", format!("{number:06}").as_bytes(), b"v"]);
     let (replies, read) = reads((0..200).chain([7]).map(hset).collect());
     let added = |replies: &[String]| replies.iter().filter(|reply| *reply == ":1").count();
@@ -58,7 +58,7 @@ fn commands_of_a_pipeline_on_one_key_read_its_record_and_their_elements_at_once(
         replies.iter().all(|reply| reply == "\"v\"") && read <= 2 * PARTS,
         "{read}"
     );
-    // What was deleted within the pipeline is not there, though it was read before.
+    // The field was deleted earlier in the pipeline, although it had been read before.
     let mut requests = vec![request(&[b"DEL", b"h"])];
     requests.extend(numbered(&["HGET", "h"], 0..50));
     let (replies, _) = reads(requests);
@@ -83,7 +83,7 @@ fn taking_many_members_in_one_transaction_does_not_walk_over_those_that_it_took(
     let before = fixture.db.stats().operations.scanned;
     let mut requests = vec![request(&[b"MULTI"])];
     for number in 0..MEMBERS {
-        // From both ends, and now and then one comes back before all others.
+        // Pops alternate between both ends; once, a new first member is added.
         requests.push(request(&[
             if number % 2 == 0 { b"ZPOPMIN" } else { b"ZPOPMAX" },
             b"z",
@@ -101,7 +101,8 @@ fn taking_many_members_in_one_transaction_does_not_walk_over_those_that_it_took(
     );
     assert_eq!(last.matches("m0").count() as u32, MEMBERS - 1);
     let scanned = fixture.db.stats().operations.scanned - before;
-    // A walk reads a few records ahead; all of those that are gone were a million.
+    // An iterator reads a few records ahead. Skipping all deleted records would amount to about a
+    // million.
     assert!(
         scanned < u64::from(MEMBERS) * 8,
         "{scanned} records were walked over"
@@ -121,7 +122,7 @@ fn elements_that_a_pipeline_pops_are_read_together_and_walked_over_by_none() {
         requests.push(request(&[b"LPOP", b"l"]));
         requests.push(request(&[b"RPOP", b"l"]));
         if number % 50 == 0 {
-            // What is pushed in between is popped before.
+            // Elements pushed in between are popped first.
             requests.push(request(&[b"LPUSH", b"l", b"x", b"y"]));
             requests.push(request(&[b"LPOP", b"l"]));
             requests.push(request(&[b"LPOP", b"l"]));
@@ -137,7 +138,7 @@ fn elements_that_a_pipeline_pops_are_read_together_and_walked_over_by_none() {
     assert!(reads <= 5 * PARTS, "{reads}");
     assert_eq!(after.scanned, before.scanned);
     client.script("LLEN l => :200\nLINDEX l 0 => \"200\"\nLINDEX l -1 => \"399\"");
-    // A list that is popped to its end is gone, and what is pushed then is another one.
+    // A list that becomes empty is removed, and a later push creates a new one.
     let mut requests = vec![request(&[b"LPOP", b"l"]); 201];
     requests.push(request(&[b"RPUSH", b"l", b"a", b"b"]));
     requests.push(request(&[b"RPOP", b"l"]));
@@ -146,11 +147,11 @@ fn elements_that_a_pipeline_pops_are_read_together_and_walked_over_by_none() {
     client.script("LRANGE l 0 -1 => [\"a\"]");
 }
 
-/// A random command of those that have a key of a kind, mostly on `key`.
+/// Returns a random command for keys of the given kind, usually on `key`.
 fn on_key(kind: &str, key: &str, random: &mut fastrand::Rng) -> String {
     let is_fit = |shape: &&&str| {
         let mut words = shape.split(' ');
-        // Whether one time to live is longer than another depends on the moments of both.
+        // Comparisons of times to live depend on when each server executes the command.
         let compares_times = shape.starts_with("EXPIRE") && (shape.ends_with("GT") || shape.ends_with("LT"));
         let is_fit = words.any(|word| word == kind || word == "$any");
         is_fit && !is_of_its_moment(shape) && !compares_times
@@ -190,7 +191,7 @@ fn pipelines_that_stay_on_one_key_are_what_their_commands_are_one_by_one() {
         let requests: Vec<Vec<u8>> = commands.iter().map(words).collect();
         let found = self::together(&mut batches, &requests);
         for (command, found) in commands.iter().zip(found) {
-            // What is drawn within EXEC comes in any order.
+            // Random replies within EXEC arrive in any order.
             let compared = |reply: String| match &command[..] {
                 "EXEC" => sorted(&reply.replace(['[', ']', '<', '>', '{', '}'], " ")),
                 command => compared(command, reply),

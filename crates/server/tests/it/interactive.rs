@@ -1,4 +1,4 @@
-//! BEGIN, COMMIT, ABORT.
+//! Interactive transactions: BEGIN, COMMIT, ABORT.
 
 use crate::client::{Client, Fixture, options};
 use alluvium_server::ServerOptions;
@@ -115,7 +115,7 @@ fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
     );
 }
 
-/// Commands of a transaction over collections, and what it sees of its own writes.
+/// Commands of a transaction on collections, which must see their own earlier writes.
 const WITHIN: &str = r#"
 BEGIN => OK
 HSET h c 3 a 9 => :1
@@ -229,7 +229,8 @@ pub(crate) fn collections_meet_conflicts_as_strings_do() {
             assert!(!commits_after(begin, within, other), "{begin} {within}");
         }
     }
-    // A blind write depends on nothing: of two orders of the two, one is as if they met.
+    // A blind write has no read dependencies, so the transactions can be serialised in one of the
+    // two orders.
     let (within, other) = ("LSET list 0 y", "LSET list 0 z");
     assert!(!commits_after("BEGIN SNAPSHOT", within, other));
     assert!(commits_after("BEGIN", within, other));
@@ -250,8 +251,8 @@ pub(crate) fn collections_meet_conflicts_as_strings_do() {
     assert!(commits_after("BEGIN", "HSET h a 1", "RPUSH list z"));
 }
 
-/// What the second client does between BEGIN and COMMIT of the first, which has read `k`, and
-/// whether they conflict.
+/// Runs `within` in a transaction of one client, and `other` in a second client before the commit.
+/// Returns whether the transaction commits.
 fn commits_after(begin: &str, within: &str, other: &str) -> bool {
     let fixture = Fixture::new();
     let (mut one, mut two) = (fixture.client(), fixture.client());
@@ -417,7 +418,7 @@ fn a_watched_collection_that_a_transaction_has_changed_aborts_exec() {
     let fixture = Fixture::new();
     let (mut one, mut two) = (fixture.client(), fixture.client());
     two.script("HSET h f 1 g 1 => :2\nRPUSH l a b c => :3\nZADD z 1 a 2 b => :2\nSADD s a => :1");
-    // The number of elements stays as it is.
+    // The number of elements stays the same.
     for (key, change) in [
         ("h", "HSET h f 2 => :0"),
         ("l", "LSET l 1 x => OK"),
@@ -427,7 +428,7 @@ fn a_watched_collection_that_a_transaction_has_changed_aborts_exec() {
         two.script(&format!("BEGIN => OK\n{change}\nCOMMIT => OK"));
         one.script("EXEC => nil array");
     }
-    // What changes nothing is no change.
+    // A command without an effect does not count as a change.
     one.script("WATCH s => OK\nMULTI => OK\nSET k 2 => QUEUED");
     two.script("BEGIN => OK\nSADD s a => :0\nCOMMIT => OK");
     one.script("EXEC => [OK]");
@@ -492,7 +493,7 @@ fn a_pause_of_writers_holds_commit_and_no_command_before_it() {
     two.script("MGET k j => [\"1\" \"1\"]");
 }
 
-/// Commands on few keys, so that they meet.
+/// Returns a random command on few keys, so that transactions conflict.
 fn any_command(random: &mut fastrand::Rng) -> String {
     let key = ["a", "b", "c", "d"][random.usize(..4)];
     let other = ["a", "b", "c", "d"][random.usize(..4)];

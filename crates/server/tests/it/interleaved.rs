@@ -1,5 +1,5 @@
-//! Transactions of several clients over collections, beside a server that executes what was
-//! committed one after another.
+//! Interleaved transactions of several clients on collections, compared with a server that executes
+//! the committed transactions one after another.
 
 use crate::client::{Client, Fixture};
 use fastrand::Rng;
@@ -7,7 +7,7 @@ use fastrand::Rng;
 const CLIENTS: usize = 5;
 const KEYS: [&str; 5] = ["l", "r", "h", "s", "z"];
 
-/// Reads on few keys: all of what a collection holds, or a part of it.
+/// Returns a random read on few keys, of a whole collection or a part of it.
 fn any_read(random: &mut Rng) -> String {
     let key = KEYS[random.usize(..KEYS.len())];
     match random.u32(..14) {
@@ -28,7 +28,7 @@ fn any_read(random: &mut Rng) -> String {
     }
 }
 
-/// Changes of few elements of few collections, so that they meet.
+/// Returns a random change of few elements of few collections, so that transactions conflict.
 fn any_change(random: &mut Rng) -> String {
     let key = KEYS[random.usize(..KEYS.len())];
     let other = KEYS[random.usize(..KEYS.len())];
@@ -62,11 +62,11 @@ fn any_change(random: &mut Rng) -> String {
     }
 }
 
-/// What a client has begun.
+/// An open transaction.
 #[derive(Default)]
 struct Begun {
     done: Vec<(String, String)>,
-    /// What it only reads, and what that has to be: as of its begin.
+    /// Commands of a read-only transaction, with the expected replies as of its BEGIN.
     expected: Vec<(String, String)>,
 }
 
@@ -79,7 +79,7 @@ fn begin(client: &mut Client, model: &mut Client, at: usize, random: &mut Rng) -
             begun.expected.push((read.clone(), model.ask(&read)));
         }
     } else {
-        // One that has written takes place at its commit, others at their begin.
+        // A transaction with writes is serialised at its commit, a read-only one at its BEGIN.
         let command = format!("INCR own{at}");
         let reply = client.ask(&command);
         begun.done.push((command, reply));
@@ -87,7 +87,8 @@ fn begin(client: &mut Client, model: &mut Client, at: usize, random: &mut Rng) -
     begun
 }
 
-/// Commits; whether it took effect. Then the model executes the same, with the same replies.
+/// Commits, and returns whether the commit succeeded. If so, executes the same commands on the
+/// model and compares the replies.
 fn commit(client: &mut Client, model: &mut Client, begun: &Begun) -> bool {
     let reply = client.ask("COMMIT");
     if reply != "OK" {
@@ -177,7 +178,7 @@ fn serializable_transactions_over_collections_equal_their_commits_one_after_anot
     assert!(committed > 50 && conflicts > 50, "{committed} {conflicts}");
 }
 
-/// Moves one element between lists and one unit between fields, in one of several ways.
+/// Moves one element between lists and one unit between fields. `way` selects the commands.
 fn transfer(client: &mut Client, way: usize, random: &mut Rng) {
     let (from, to) = [("l", "r"), ("r", "l")][random.usize(..2)];
     let amount = random.i32(-5..6);
@@ -205,7 +206,7 @@ fn transfer(client: &mut Client, way: usize, random: &mut Rng) {
     }
 }
 
-/// Returns how many elements two lists have, and asserts that the fields sum up to nothing.
+/// Returns the total length of two lists, and asserts that the fields add up to zero.
 fn audit(client: &mut Client, begin: &str) -> i64 {
     let number = |reply: String| {
         reply
@@ -262,7 +263,7 @@ fn a_sorted_set_that_grows_large_in_a_transaction_is_counted_as_it_is_then() {
     one.script("BEGIN SNAPSHOT => OK");
     (1_000..4_000).step_by(100).for_each(|from| add(&mut one, from));
     one.script("ZRANK z m3500 => :3500\nZCARD z => :4000");
-    // It adds no member, and moves one that the counts would be wrong about.
+    // The command adds no member, but moves one whose new position invalidates the counts.
     two.script("ZADD z 3999.5 m5 => :0\nZRANK z m6 => :5");
     assert!(one.ask("COMMIT").starts_with("-CONFLICT "));
     one.script("BEGIN SNAPSHOT => OK");

@@ -1,4 +1,4 @@
-//! Keys: expiry, names, walks, ranges.
+//! Keys: expiry, names, iteration, ranges.
 
 use crate::client::{Client, Fixture, options, sorted};
 use alluvium_server::Server;
@@ -83,7 +83,7 @@ pub(crate) fn collections_expire_with_their_elements() {
          EXISTS other => :0
          HSET other f v => :1",
     );
-    // No client asks for it, and yet the elements go.
+    // Expired elements are deleted without any access by a client.
     let mut waits = 0;
     while elements() > 101 {
         std::thread::sleep(Duration::from_millis(50));
@@ -124,7 +124,7 @@ pub(crate) fn a_deleted_collection_leaves_nothing_behind() {
     assert_eq!(left, 0);
 }
 
-/// Asks for a page of a scan: its cursor, and the keys that it adds.
+/// Requests one page of a scan and adds its keys to `seen`. Returns the next cursor.
 fn page(
     client: &mut Client,
     cursor: &str,
@@ -143,7 +143,7 @@ fn page(
 #[test]
 pub(crate) fn a_scan_that_a_restart_interrupts_misses_no_key_or_is_refused() {
     let Fixture { server, db, place } = Fixture::new();
-    // Keys whose places stand in cursors, and keys whose places do not.
+    // Keys whose positions fit into cursors, and keys whose positions do not.
     let names: Vec<String> = (0..300)
         .flat_map(|index| [format!("k{index:03}"), format!("another:{index:05}")])
         .collect();
@@ -151,7 +151,7 @@ pub(crate) fn a_scan_that_a_restart_interrupts_misses_no_key_or_is_refused() {
     for name in &names {
         client.ask(&format!("SET {name} v"));
     }
-    // One scan for each number of pages that it was at.
+    // One scan for each number of pages already read.
     let mut scans = Vec::new();
     for pages in 1..40 {
         let (mut cursor, mut seen) = ("0".to_owned(), BTreeSet::new());
@@ -165,7 +165,7 @@ pub(crate) fn a_scan_that_a_restart_interrupts_misses_no_key_or_is_refused() {
     drop(server);
     let server = Server::start(&db, options()).unwrap();
     let mut client = Client::connect(server.redis_addr().unwrap());
-    // Another client has scanned meanwhile.
+    // Another client has scanned in between.
     let (mut cursor, mut seen) = ("0".to_owned(), BTreeSet::new());
     for _ in 0..30 {
         cursor = page(&mut client, &cursor, 17, &mut seen).unwrap();
@@ -203,7 +203,7 @@ pub(crate) fn cursors_take_bounded_memory_and_a_client_that_asks_for_many_ends_n
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
         digits.unwrap().parse().unwrap()
     };
-    // Another client continues from a place of this one, which has asked for it twice.
+    // Another client continues from a cursor of this client, which was requested twice.
     let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
     let place = page(&mut client, "0", 77, &mut seen).unwrap();
     let mut other = fixture.client();
@@ -237,7 +237,7 @@ pub(crate) fn walks_meet_every_key_that_is_there_all_the_time() {
         let (next, found) = reply[1..reply.len() - 1].split_once(' ').unwrap();
         seen.extend(sorted(found));
         cursor = next.trim_matches('"').to_owned();
-        // Others come and go meanwhile.
+        // Other keys are added and deleted during the scan.
         client.ask(&format!("SET key:x{round} v"));
         client.ask(&format!("DEL key:x{}", round / 2));
         round += 1;

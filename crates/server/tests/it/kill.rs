@@ -1,8 +1,7 @@
-//! The server is killed while clients write, again and again: what was acknowledged is there
-//! afterwards.
+//! Kills the server repeatedly while clients write: every acknowledged write must survive.
 //!
-//! `ALLUVIUM_KILLS` says how often, `ALLUVIUM_KILL_SEED` when. The server that is killed is this
-//! program, with one test that does nothing otherwise.
+//! `ALLUVIUM_KILLS` sets the number of kills, `ALLUVIUM_KILL_SEED` their times. The killed server
+//! is this test program, which runs one test that does nothing otherwise.
 
 use crate::client::{Client, KEPT, layout, options, request};
 use alluvium::{Db, Options};
@@ -14,14 +13,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Where the store is, for the program that is killed.
+/// Environment variable with the directory of the store for the killed process.
 const PLACE: &str = "ALLUVIUM_KILLED_STORE";
 
 const CLIENTS: usize = 6;
 const KEYS: u64 = 300;
 const PIPELINE: u64 = 16;
 
-/// The program that the other test kills; without its variable it has nothing to do.
+/// The process that the other test kills. Does nothing without its environment variable.
 #[test]
 fn a_server_until_it_is_killed() {
     let Ok(place) = std::env::var(PLACE) else {
@@ -33,7 +32,7 @@ fn a_server_until_it_is_killed() {
     server.join().unwrap();
 }
 
-/// A server of its own process.
+/// A server in a separate process.
 pub(crate) struct Killed {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -77,8 +76,8 @@ impl Drop for Killed {
     }
 }
 
-/// What one client has sent and what was acknowledged: the number of each key's last SET, and of
-/// its counter.
+/// Sent and acknowledged writes of one client: for each key the number of its last SET, and the
+/// values of the counter.
 #[derive(Clone)]
 struct Promises {
     sent: Vec<u64>,
@@ -126,7 +125,7 @@ fn number(reply: &str) -> u64 {
     reply.trim_matches('"').parse().unwrap_or(0)
 }
 
-/// Whether everything is there that was acknowledged, and nothing that was not sent.
+/// Checks that all acknowledged writes exist, and no writes that were never sent.
 fn check(client: &mut Client, name: usize, promises: &mut Promises) {
     for key in 0..KEYS as usize {
         let found = number(&client.ask(&format!("GET {name}:{key}")));

@@ -1,5 +1,5 @@
-//! Collections that are larger than a page of a reply, than what is moved in place, than what is
-//! counted by walking.
+//! Collections larger than a page of a reply, and beyond the limits for moving in place and for
+//! counting by iteration.
 
 use crate::client::{Client, Fixture, options, request, sorted};
 use crate::differential::start_redis;
@@ -7,7 +7,7 @@ use alluvium::Options;
 use alluvium::simulation::Simulated as _;
 use alluvium_server::{Limits, Server, ServerOptions};
 
-/// Sends the same to all; their replies must be equal.
+/// Sends a command to all clients. Their replies must be equal.
 fn ask_all(clients: &mut [Client], command: &str) -> String {
     let replies: Vec<String> = clients.iter_mut().map(|client| client.ask(command)).collect();
     if let [first, second] = &replies[..] {
@@ -45,7 +45,7 @@ fn send_all(clients: &mut [Client], commands: &[String]) {
     }
 }
 
-/// Members and elements, long enough that a few hundred are more than a page.
+/// Adds members and elements, long enough that a few hundred exceed a page.
 fn fill(clients: &mut [Client], random: &mut fastrand::Rng) {
     let mut commands = Vec::new();
     for index in 0..3_000 {
@@ -170,7 +170,7 @@ fn large_collections_do_what_redis_does_also_when_the_server_is_started_anew() {
             server.stop();
             server.join().unwrap();
             drop(server);
-            // As if the process had been killed, every other time.
+            // Every other time, the store is closed as if the process had been killed.
             if step % 180 == 89 {
                 db.abandon();
             }
@@ -192,8 +192,8 @@ fn large_collections_do_what_redis_does_also_when_the_server_is_started_anew() {
     }
 }
 
-/// A list of some megabytes, a hash, a set and a sorted set, in a server with an output limit of
-/// one.
+/// Creates a list of several megabytes, a hash, a set and a sorted set on a server with an output
+/// limit of 1 MiB.
 fn limited() -> (Fixture, Client) {
     let limits = Limits {
         output: 1 << 20,
@@ -244,7 +244,7 @@ fn replies_that_exceed_the_limit_are_sent_in_parts_and_others_follow_in_order() 
         assert_eq!(first, format!(":{}", second - 1));
         assert!(client.reply().starts_with("\"0000"));
     }
-    // What is written meanwhile does not show.
+    // Writes during a reply do not affect it.
     let mut other = fixture.client();
     client.send(&[b"LRANGE", b"l", b"0", b"-1"]);
     other.script("PING => PONG");
@@ -275,7 +275,7 @@ fn replies_that_are_needed_whole_are_refused_beyond_the_limit() {
         );
         assert!(reply.contains("SCAN"), "{reply}");
     }
-    // What takes elements away takes none when it cannot reply.
+    // Commands that remove elements remove none if the reply would exceed the limit.
     for command in ["LPOP l 4000", "SPOP s 4000", "ZPOPMIN z 4000"] {
         let reply = client.ask(command);
         assert!(
@@ -321,7 +321,7 @@ fn what_is_copied_in_several_commits_is_there_whole() {
     assert_eq!(client.reply(), ":4001");
     let ttl: i64 = client.ask("TTL m")[1..].parse().unwrap();
     assert!((990..=1000).contains(&ttl), "{ttl}");
-    // No note of something unfinished is left.
+    // No record of an unfinished operation is left.
     let data = fixture.db.keyspace("redis").unwrap();
     assert!(data.iter().all(|pair| pair.unwrap().0[..2] != [0, b'g']));
     client.script("DEL l m t y s z h => :7");
@@ -341,7 +341,7 @@ fn every_element_is_drawn_about_as_often_as_every_other() {
         for word in sorted(&client.ask(command)) {
             counts[word.trim_matches('"').parse::<usize>().unwrap()] += 1;
         }
-        // A hundred times each is expected; six times the deviation of that is sixty.
+        // The expected count is 100 each. Sixty is six standard deviations.
         assert!(
             counts.iter().all(|count| (40..=160).contains(count)),
             "{counts:?}"

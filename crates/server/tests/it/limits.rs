@@ -1,4 +1,4 @@
-//! Limits, each with its error.
+//! Limits, and the error for each.
 
 use crate::client::{Client, Fixture, options, request};
 use alluvium_server::{Limits, ServerOptions};
@@ -63,7 +63,7 @@ fn too_many_connections_are_refused() {
     let third = fixture.client();
     assert_eq!(last(third).unwrap(), "-ERR max number of clients reached");
     drop(two);
-    // The server hears of the end of a connection a little later.
+    // The server detects the end of a connection with a delay.
     let mut waits = 0;
     while fixture.server.connections() > 1 {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -80,7 +80,7 @@ fn replies_that_nobody_takes_end_the_connection() {
     let mut client = fixture.client();
     client.send(&[b"SET", b"k", &vec![b'v'; 600_000]]);
     assert_eq!(client.reply(), "OK");
-    // Each reply by itself is within the limit, both together are not.
+    // Each value is within the limit; both together exceed it.
     client.send_bytes(b"MGET k k\r\n");
     assert_eq!(client.try_reply(), None);
     assert!(
@@ -193,7 +193,7 @@ fn commands_in_requests_of_http_are_not_executed() {
         let request = String::from_utf8_lossy(request).replace("SET pwned yes", "set pwned 0 0 1\r\ny");
         let mut reply = Vec::new();
         std::io::Write::write_all(&mut socket, request.as_bytes()).unwrap();
-        // The connection may be reset, since the server has not read everything.
+        // The connection may be reset, because the server has not read everything.
         let _ = std::io::Read::read_to_end(&mut socket, &mut reply);
         assert!(reply.is_empty());
     }

@@ -1,4 +1,4 @@
-//! A real server on a free port, and clients that speak to it.
+//! Tests with a real server on a free port, and clients connected to it.
 
 mod algebra;
 mod backups;

@@ -1,4 +1,4 @@
-//! A store that is managed while it is open: by this process, and over its socket.
+//! Management of an open store: by this process, and through its socket.
 
 use crate::client::Fixture;
 use alluvium_server::control::format::{frame, read};
@@ -27,7 +27,7 @@ fn change(keyspace: &str, key: &[u8]) -> Change {
     }
 }
 
-/// All replies of an operation.
+/// Returns all replies to a request.
 fn asked(client: &mut Client, request: &Request) -> Vec<Reply> {
     let mut replies = Vec::new();
     let answered = client.ask(request, &mut |reply| {
@@ -58,7 +58,7 @@ fn two_managers_and_clients_work_on_one_store() {
     one.tell(&Request::BeginIngest("rivers".to_owned())).unwrap();
     one.tell(&Request::Ingest(vec![(b"a".to_vec(), b"1".to_vec())]))
         .unwrap();
-    // What one has begun is nothing to the other.
+    // An operation begun on one connection is not visible to another.
     let refused = two.tell(&Request::FinishIngest).unwrap_err();
     assert!(
         matches!(
@@ -77,7 +77,7 @@ fn two_managers_and_clients_work_on_one_store() {
         asked(&mut two, &Request::Scan(scan("rivers"))),
         [Reply::Pairs(pairs.to_vec())]
     );
-    // An answer that is not heard to its end ends the connection, and that alone.
+    // A client that stops reading an answer loses its own connection only.
     let unheard = two.ask(&Request::Scan(scan("rivers")), &mut |_| Err(Error::Unheard));
     assert!(matches!(unheard, Err(Error::Unheard)));
     assert!(matches!(two.tell(&Request::Sync), Err(Error::Connection(_))));
@@ -141,7 +141,7 @@ fn a_refused_command_undoes_those_before_it_and_what_was_to_go_with_them() {
     assert!(fixture.db.keyspace("rivers").unwrap().get("c").unwrap().is_none());
 }
 
-/// Requests of every kind but those that write whole stores.
+/// Requests of every kind except those that write whole stores.
 fn seeds() -> Vec<Request> {
     vec![
         Request::Keyspaces,
@@ -202,14 +202,14 @@ fn no_request_is_a_panic() {
     for _ in 0..4000 {
         let mut bytes = seeds[random.usize(..seeds.len())].clone();
         for _ in 0..random.usize(..4) {
-            // Behind the length, so that the message is looked at.
+            // Bytes after the length prefix, so that the message is parsed.
             let at = random.usize(4..bytes.len());
             bytes[at] = random.u8(..);
         }
         let Ok(Some(request)) = read::<Request>(&mut &bytes[..]) else {
             continue;
         };
-        // What writes whole stores, or elsewhere, is not for here.
+        // Requests that write whole stores, or outside the store, are skipped.
         if matches!(
             request,
             Request::Backup { .. }

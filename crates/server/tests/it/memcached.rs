@@ -15,7 +15,7 @@ impl Client {
         Client(socket)
     }
 
-    /// Sends lines, which are separated by `|`, and compares what comes back.
+    /// Sends lines, which are separated by `|`, and compares the replies.
     fn say(&mut self, request: &str, expected: &str) {
         let lines = |text: &str| {
             text.split('|')
@@ -33,7 +33,7 @@ impl Client {
         assert_eq!(String::from_utf8_lossy(&reply), expected, "{request}");
     }
 
-    /// The next line.
+    /// Returns the next line.
     fn line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
@@ -67,10 +67,10 @@ fn the_block_of_a_refused_line_is_no_request() {
     client.say("cas k 0 0 9|flush_all|mn", "ERROR|MN");
     client.say("ms k 9 X|flush_all|mn", "CLIENT_ERROR invalid flag|MN");
     client.say("get kept", "VALUE kept 0 1|x|END");
-    // Flags are stored as memcached does that of the same number.
+    // Flags are truncated to 32 bits, as in memcached.
     client.say("set k 4294967301 0 1|a|get k", "STORED|VALUE k 5 1|a|END");
     client.say("ms k 1 F4294967302|b|get k", "HD|VALUE k 6 1|b|END");
-    // All that follows such a length is its block.
+    // Everything after such a length belongs to its block.
     client.say(
         "set k 0 0 99999999999|flush_all|mn",
         "SERVER_ERROR object too large for cache",
@@ -105,7 +105,7 @@ fn long_items_that_are_touched_together_are_committed_one_by_one_and_seen_by_wha
     }
     let commits = fixture.db.stats().operations.commits;
     let item = |key: &str| format!("VALUE {key} 0 {}|{value}|", value.len());
-    // What was read for them all before is older than what the first ones became.
+    // The earlier commands change items after the batch has read them.
     let request = "gat 5000 a b c a|mg a f|mg b f|append a 0 0 1|x|mg a s|gat 0 c|mg c t";
     let replies = format!(
         "{0}{1}{2}{0}END|HD f0|HD f0|STORED|HD s{3}|{2}END|HD t-1",
@@ -282,7 +282,7 @@ fn items_expire_and_are_not_too_large() {
     );
     client.say("set b 0 0 1|xx|mn", "CLIENT_ERROR bad data chunk|MN");
     client.say("get a", "VALUE a 0 1|x|END");
-    // What was to be replaced is gone, unless it was to be replaced under a condition.
+    // An unconditional replacement that fails deletes the old item; a conditional one keeps it.
     let long = "x".repeat(1001);
     for (request, is_left) in [
         (format!("set c 0 0 1001|{long}"), false),

@@ -1,10 +1,10 @@
-//! The same random requests to a real memcached and to this server: what comes back must be equal,
-//! byte for byte.
+//! Sends the same random requests to a real memcached and to this server: the replies must be
+//! equal, byte for byte.
 //!
-//! `ALLUVIUM_MEMCACHED` names the program, else `memcached` is looked for in PATH; without one the
-//! test says so and passes. `ALLUVIUM_MEMCACHED_COMMANDS` says how many requests,
-//! `ALLUVIUM_MEMCACHED_SEED` which. Numbers that CAS compares are each server's own: they are
-//! compared by which item has them, and sent as the server knows them.
+//! `ALLUVIUM_MEMCACHED` names the program; by default `memcached` is searched in PATH. Without it
+//! the test prints a note and passes. `ALLUVIUM_MEMCACHED_COMMANDS` sets the number of requests,
+//! `ALLUVIUM_MEMCACHED_SEED` the seed. CAS numbers differ between the servers: the test compares
+//! which item has them, and sends each server its own numbers.
 
 use crate::client::Fixture;
 use crate::other::Other;
@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-/// A memcached, which refuses to run as root unless it is told whose rights it shall have.
+/// Starts a memcached. It refuses to run as root unless it is told which user to become.
 fn start_memcached() -> Option<Other> {
     let arguments = |command: &mut Command, port: u16| {
         let options = ["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-p"];
@@ -24,7 +24,7 @@ fn start_memcached() -> Option<Other> {
     Other::start(program, arguments, ("stats\r\n", "STAT pid "))
 }
 
-/// A connection, and what CAS compares as far as its server has told.
+/// A connection, and the CAS numbers that its server has returned, by key.
 struct Client {
     reader: BufReader<TcpStream>,
     marks: BTreeMap<String, String>,
@@ -41,13 +41,13 @@ impl Client {
         }
     }
 
-    /// Sends requests, each with the key that it is about, and another that ends the replies; all
-    /// lines before the end. A number that CAS compares is replaced by a word.
+    /// Sends requests, each with its key, and a final request that marks the end. Returns all lines
+    /// before the end, with CAS numbers replaced by a word.
     fn ask(&mut self, requests: &[(String, String)]) -> Vec<String> {
         let mut request = String::new();
         for (text, key) in requests {
-            // As long as none is known, one that neither has given out: both count from small
-            // numbers or from times.
+            // Without a known number, a number that neither server has assigned: both count from
+            // small numbers or from timestamps.
             let known = self.marks.get(key).map_or("1234567890123456789", |mark| mark);
             request += &text.replace("$cas", known);
         }
@@ -84,7 +84,7 @@ impl Client {
             return line;
         };
         let mark = words[place].trim_start_matches('c').to_owned();
-        // Of no item it is zero at both.
+        // A reply without an item has the number zero on both servers.
         if words[0] == "VALUE" {
             self.marks.insert(words[1].clone(), mark);
         } else if let Some(key) = words.iter().find_map(|word| word.strip_prefix('k')) {
@@ -145,7 +145,8 @@ const SHAPES: &[&str] = &[
     "mg K k v O$opaque q",
     "mg K s v T$ttl",
     "mg K v N1000 t",
-    // Nothing ends near this many seconds from now: which second it is may differ.
+    // No item expires near this number of seconds from now, because the servers may differ by a
+    // second.
     "mg K v R2000 t",
     "ms K META T$ttl",
     "ms K META F$number T0",
@@ -179,11 +180,11 @@ const SHAPES: &[&str] = &[
     "flush_all noreply",
 ];
 
-/// Those whose line is refused, though a block follows. memcached executes the block, and the
-/// server passes over it.
+/// Requests whose command line is refused although a block follows. memcached executes the block as
+/// a command; the server skips it.
 const REFUSED: [&str; 3] = ["set K x 0 DATA", "set K 0 x DATA", "cas K 0 0 DATA"];
 
-/// A request as memcached gets it: without the block that it would execute.
+/// Returns a request for memcached, without the block that it would execute.
 fn without_refused_block((shape, (request, key)): (&&str, &(String, String))) -> (String, String) {
     let line = request.split_inclusive("\r\n").next().unwrap_or_default();
     let request = match REFUSED.contains(shape) {
@@ -193,7 +194,7 @@ fn without_refused_block((shape, (request, key)): (&&str, &(String, String))) ->
     (request, key.clone())
 }
 
-/// A request, and the key that it is about.
+/// Returns a request and its key.
 fn fill(shape: &str, random: &mut fastrand::Rng) -> (String, String) {
     let mut first = String::new();
     let mut block = None;
@@ -202,10 +203,10 @@ fn fill(shape: &str, random: &mut fastrand::Rng) -> (String, String) {
             |random: &mut fastrand::Rng| "d".repeat(random.usize(1..40)) + &random.u8(..100).to_string();
         match word {
             "K" | "N" => {
-                // What memcached makes of a number that is empty depends on what lies behind it in
-                // memory. Whether it pads one that has become shorter, and so what it makes of one
-                // with something behind it, or that was stale before it grew, depends on what else
-                // holds the item at that moment.
+                // memcached's treatment of an empty number depends on the memory after it. Whether
+                // memcached pads a number that has become shorter depends on other references to
+                // the item at that moment. Padding in turn affects numbers with appended bytes, and
+                // items that were stale before they grew.
                 let is_delicate = shape.split(' ').any(|word| word == "I")
                     || ["append", "prepend"].iter().any(|verb| shape.starts_with(verb))
                     || ["MA", "MP"].iter().any(|mode| shape.ends_with(mode));
@@ -281,7 +282,7 @@ fn compare(ours: SocketAddr) {
     let mut history = Vec::new();
     let mut different = Vec::new();
     for step in 0..number("ALLUVIUM_MEMCACHED_COMMANDS", 5_000) {
-        // Half of them come alone, the others in pipelines.
+        // Half of the requests are sent individually, the others in pipelines.
         let count = if random.bool() { 1 } else { random.usize(2..12) };
         let mut shapes = Vec::new();
         while shapes.len() < count {
@@ -314,17 +315,18 @@ fn compare(ours: SocketAddr) {
     println!("replies that are neither errors nor misses: {good:?}");
 }
 
-/// By how many seconds times that are left, and since the last access, may differ: they depend on
-/// the moment.
+/// Tolerated difference in seconds between remaining times, and between times since the last
+/// access, because they depend on the current time.
 const TOLERANCE: u64 = 5;
 
-/// The seconds that a word of a reply tells, if it does: of no end are less than none.
+/// Returns the time in seconds in a word of a reply. A negative number, which means no expiry, is
+/// not a time.
 fn seconds(word: &str) -> Option<i64> {
     let digits = word.strip_prefix('t').or_else(|| word.strip_prefix('l'))?;
     digits.parse().ok().filter(|seconds| *seconds >= 0)
 }
 
-/// Whether replies are equal, as far as they are compared.
+/// Returns whether two replies are equal in all compared parts.
 fn are_alike(one: &[String], other: &[String]) -> bool {
     let is_meta = |line: &str| ["HD", "VA"].iter().any(|head| line.starts_with(head));
     let (one, other) = (compared(one), compared(other));
@@ -344,9 +346,9 @@ fn are_alike(one: &[String], other: &[String]) -> bool {
         })
 }
 
-/// Lines as they are compared. Of blanks behind a number that has become shorter memcached keeps
-/// none where it cannot write in place, which depends on what else holds the item: they are left
-/// out, and lengths with them.
+/// Returns lines in the form that is compared. memcached pads a shortened number with blanks only
+/// if it can write in place, which depends on other references to the item. Blanks and lengths are
+/// therefore removed.
 fn compared(lines: &[String]) -> Vec<String> {
     let words = |line: &String| {
         if line.starts_with("VALUE ") {

@@ -1,21 +1,21 @@
-//! Servers of others, to compare with.
+//! Third-party servers, for comparison.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// One on a port of its own, which ends with the test.
+/// A running server on a free port, which ends with the test.
 pub(crate) struct Other {
     child: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl Other {
-    /// Starts the program that an environment variable names, or this one, with these arguments and
-    /// a port; none where it is not there. It is asked `question` until it answers with `mark` and
-    /// the number of its process: any process may take a port between its choice and its use, even
-    /// the connection that asks whether a server listens there.
+    /// Starts a server on a free port. The environment variable names the program; `program` is the
+    /// default. Returns `None` if the program does not exist. The server is polled with `question`
+    /// until it answers with `mark` and its process number, because any process may take the port
+    /// between its choice and its use, even the connection that polls it.
     pub(crate) fn start(
         (variable, program): (&str, &str),
         arguments: impl Fn(&mut Command, u16),
@@ -52,7 +52,7 @@ impl Other {
         socket.write_all(question.as_bytes()).ok()?;
         let mut answer = Vec::new();
         let mut some = [0; 4096];
-        // A connection to itself hears its own question.
+        // A connection to itself receives its own question.
         while !answer.starts_with(question.as_bytes()) {
             let count = socket.read(&mut some).ok().filter(|&count| count > 0)?;
             answer.extend_from_slice(&some[..count]);

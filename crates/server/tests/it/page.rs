@@ -1,5 +1,4 @@
-//! The page itself, in a browser without a screen. Where no Chromium is installed there is nothing
-//! to test it with, and the test skips itself.
+//! The web page in a headless browser. Without an installed Chromium the test is skipped.
 
 use crate::client::Fixture;
 use crate::web::with_page;
@@ -8,20 +7,20 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Names under which it is installed.
+/// Program names of the browser.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// How often something is looked for before it counts as missing; a pause of 50 ms lies between.
+/// Number of polls before a condition counts as failed, 50 ms apart.
 const LOOKS: u32 = 600;
 
-/// A browser that is spoken to through its standard input and output.
+/// A browser controlled through its standard input and output.
 struct Browser {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     session: Option<String>,
     asked: u64,
-    /// What the page's scripts complained about.
+    /// Errors of the page's scripts.
     complaints: Vec<String>,
     _profile: tempfile::TempDir,
 }
@@ -31,7 +30,7 @@ impl Browser {
         let is_there = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
         let name = BROWSERS.iter().find(is_there)?;
         let profile = tempfile::tempdir().unwrap();
-        // It reads commands from descriptor 3 and answers at descriptor 4.
+        // The browser reads commands from descriptor 3 and answers on descriptor 4.
         let script = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
         let mut child = Command::new("sh")
             .args(["-c", script, name])
@@ -98,7 +97,7 @@ impl Browser {
         }
     }
 
-    /// The value of an expression.
+    /// Evaluates an expression.
     fn eval(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.ask("Runtime.evaluate", &parameters);
@@ -137,7 +136,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The browser may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -178,7 +177,7 @@ fn a_browser_shows_all_views_and_its_scripts_do_not_fail() {
 
     browser.open(address, "overview");
     browser.wait("document.querySelector('#state')?.textContent.trim() === 'live'");
-    // Each tile that the script names is there, and shows a value.
+    // Each tile that the script defines exists and shows a value.
     let shown = "[...document.querySelectorAll('#tiles .tile')].filter((tile) => tile.querySelector('strong').textContent)\
                  .map((tile) => tile.querySelector('span').textContent)";
     browser.wait(&format!(
@@ -197,7 +196,7 @@ fn a_browser_shows_all_views_and_its_scripts_do_not_fail() {
 
     browser.open(address, "keys/rivers");
     browser.wait("document.querySelectorAll('#keys-table [data-row]').length === 50");
-    // What is stored is shown, and never obeyed.
+    // Stored data is displayed as text, never interpreted as HTML.
     browser.wait("document.querySelector('[data-row=\"0\"] th').textContent === '<b>bold</b>'");
     browser.eval("document.querySelector('[data-row=\"0\"]').click()");
     browser.wait("document.querySelector('#value pre')?.textContent.startsWith('<script>')");

@@ -1,5 +1,5 @@
-//! Transactions of which something is refused: by rules of users, before or after it was asked for,
-//! or for want of memory.
+//! Transactions with a refused command: by access rules, before or after the command was sent, or
+//! for lack of memory.
 
 use crate::client::{Fixture, options};
 use crate::users::{user, with_users};
@@ -11,7 +11,8 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
     let mut admin = fixture.client();
     let mut u = user(&fixture, "u");
     let changed = "its rules were changed since the transaction asked for it, and nothing is written";
-    // A command, one of several keys, and a key that is only read for what is written.
+    // A single-key command, commands with several keys, and keys that are read only to produce a
+    // write.
     for (ask, take, denied) in [
         ("SET u:1 1", "-set", "to run the 'set' command any more"),
         (
@@ -41,12 +42,12 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
         admin.script("EXISTS u:0 u:1 v:1 => :0");
         assert!(admin.ask("ACL LOG 1").contains("username\" \"u\""));
     }
-    // What it may still do is written, and so is what it only read while it was allowed.
+    // Permitted writes are committed. Reads that were permitted at the time stay valid.
     admin.script("ACL SETUSER u resetkeys ~u:* ~v:* +@all => OK");
     u.script("BEGIN => OK\nGET v:1 => nil\nSET u:1 1 => OK");
     admin.script("ACL SETUSER u resetkeys ~u:* -get +hget => OK");
     u.script("COMMIT => OK\nDEL u:1 => :1");
-    // COMMIT itself.
+    // The permission for COMMIT is revoked.
     u.script("BEGIN => OK\nSET u:1 1 => OK");
     admin.script("ACL SETUSER u -commit => OK");
     u.script(
@@ -54,7 +55,8 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
          ABORT => -ERR ABORT without BEGIN
          EXISTS u:1 => :0",
     );
-    // Another user of the connection may not commit what the first may not write any more.
+    // A different user on the same connection may not commit a write that the first user is no
+    // longer allowed to make.
     admin.script("ACL SETUSER u +commit => OK");
     u.script("BEGIN => OK\nSET u:1 1 => OK\nAUTH w pw => OK\nSET u:2 2 => OK");
     admin.script("ACL SETUSER u -set => OK");
@@ -62,8 +64,8 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
         "COMMIT => -NOPERM this user has no permissions to run the 'set' command any more: {changed}
          EXISTS u:1 u:2 => :0"
     ));
-    // EXEC leaves out what it may not execute, as in Redis, and is refused as a whole where it may
-    // not be executed itself.
+    // As in Redis, EXEC skips commands that are no longer permitted. If EXEC is not permitted, the
+    // whole transaction is refused.
     u.script("MULTI => OK\nSET u:1 1 => QUEUED\nGET u:1 => QUEUED");
     admin.script("ACL SETUSER w -set => OK");
     let left_out = u.ask("EXEC");

@@ -1,4 +1,4 @@
-//! What survives the end of a server, and of the store.
+//! Data that survives a restart of the server and of the store.
 
 use crate::client::{Client, Fixture, options};
 use alluvium::{Durability, Options};
@@ -56,7 +56,7 @@ fn writes_are_refused_soon_after_the_directory_was_removed() {
     let mut client = Client::connect(server.redis_addr().unwrap());
     client.script("SET a 1 => OK");
     let until = Instant::now() + Duration::from_secs(30);
-    // The store may make a file while the others are removed.
+    // The store may create a file while the others are removed.
     let remove = || Command::new("rm").arg("-rf").arg(place.path()).status();
     while !remove().unwrap().success() {
         assert!(Instant::now() < until, "the directory is not removed");
@@ -70,10 +70,10 @@ fn writes_are_refused_soon_after_the_directory_was_removed() {
         std::thread::sleep(Duration::from_millis(20));
     };
     assert!(refused.starts_with("-ERR "), "{refused}");
-    // What is in memory is still read.
+    // Cached data is still readable.
     assert!(client.ask("GET a").starts_with('"'));
     server.stop();
-    // It cannot note that it has ended.
+    // The server cannot record its shutdown.
     assert!(server.join().is_err());
     drop((server, db));
 }

@@ -1,4 +1,4 @@
-//! Sockets of the file system.
+//! Unix domain sockets.
 
 use crate::client::{Fixture, any_port, options};
 use alluvium_server::{Error, Server, ServerOptions};

@@ -145,7 +145,7 @@ fn a_key_is_idle_until_it_is_used() {
         let reply = client.ask(&format!("OBJECT IDLETIME {key}"));
         reply[1..].parse().unwrap()
     };
-    // What only looks at the key does not use it.
+    // Commands that only inspect the key do not count as an access.
     let mut turns = 0;
     while idle(&mut client, "a") == 0 {
         client.ask("TTL a");

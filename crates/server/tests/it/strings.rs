@@ -1,4 +1,4 @@
-//! Strings, and what is executed together.
+//! Strings, and batches of commands executed together.
 
 use crate::client::{Fixture, request};
 

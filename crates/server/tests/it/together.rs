@@ -1,4 +1,4 @@
-//! What is counted, shown and held while replies come in parts, wait for memory, or are late.
+//! Counters, displays and limits while replies are sent in parts, wait for memory, or are delayed.
 
 use crate::client::{Client, Fixture, options};
 use alluvium_server::{ServerOptions, UserFile};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 const MIB: usize = 1 << 20;
 
-/// The value behind a name of INFO.
+/// Returns the value of an INFO field.
 fn line(client: &mut Client, section: &str, name: &str) -> String {
     let text = client.ask(&format!("INFO {section}")).replace("\\r\\n", "\n");
     let found = text
@@ -62,7 +62,7 @@ fn what_comes_behind_a_long_reply_is_counted_once_and_monitors_get_whole_replies
     let mut replies = Vec::new();
     while replies.len() < 10 {
         let reply = client.reply();
-        // What MONITOR shows stands between replies, never within.
+        // MONITOR output appears between replies, never within one.
         if !reply.contains("[0 ") {
             replies.push(reply);
         }
@@ -91,7 +91,7 @@ fn a_reply_that_is_refused_for_want_of_room_is_a_failure() {
     assert_eq!(line(&mut client, "errorstats", "errorstat_OOM"), "count=1");
 }
 
-/// Users that no file has.
+/// Users without a file.
 #[derive(Debug)]
 struct Users;
 
@@ -125,7 +125,7 @@ fn connections_of_a_user_are_killed_and_passwords_are_not_shown() {
          MONITOR => -NOPERM this user has no permissions to run the 'monitor' command
          SLOWLOG GET => -NOPERM this user has no permissions to run the 'slowlog|get' command",
     );
-    // Those that count are the last ones.
+    // The last password and the last credentials of a command apply.
     one.ask("HELLO 2 AUTH two secret AUTH one secret");
     client.script("CONFIG SET requirepass secret1 requirepass secret2 => OK");
     client.script("ACL SETUSER three on >secret => OK\nECHO end => \"end\"");
@@ -143,7 +143,7 @@ fn connections_of_a_user_are_killed_and_passwords_are_not_shown() {
     assert!(!client.ask("CLIENT LIST").contains("user=one"));
     assert!(one.try_reply().is_none());
     two.script("PING => PONG");
-    // A password that is wrong is answered late, and counted once.
+    // The reply to a wrong password is delayed, and it is counted once.
     client.script("CONFIG RESETSTAT => OK");
     for _ in 0..2 {
         let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";

@@ -1,11 +1,11 @@
-//! What tools read and do: INFO, MONITOR, CLIENT, LATENCY, MEMORY, SHUTDOWN and their kin.
+//! Commands for tools: INFO, MONITOR, CLIENT, LATENCY, MEMORY, SHUTDOWN and related ones.
 
 use crate::client::{Client, Fixture, options, sorted};
 use alluvium_server::ServerOptions;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The lines of INFO by name.
+/// Returns the fields of INFO by name.
 fn info(client: &mut Client, sections: &str) -> BTreeMap<String, String> {
     let text = client.ask(format!("INFO {sections}").trim_end());
     let text = text.trim_matches('"').replace("\\r\\n", "\n");
@@ -67,7 +67,7 @@ fn info_has_what_exporters_and_frameworks_ask_for() {
     );
     let left: u64 = lines["db0"].rsplit('=').next().unwrap().parse().unwrap();
     assert!((900_000..=1_000_000).contains(&left), "{left}");
-    // What is in use, not what may be.
+    // Memory in use, not the limit.
     let (used, most) = (number(&lines, "used_memory"), number(&lines, "maxmemory"));
     assert!(used > 0.0 && used < most / 2.0, "{used} of {most}");
     assert!(number(&lines, "used_memory_rss") > 0.0);
@@ -186,7 +186,7 @@ fn a_monitor_that_takes_nothing_is_ended() {
     let (mut watcher, mut client) = (fixture.client(), fixture.client());
     watcher.script("MONITOR => OK");
     let long = vec![b'x'; 256 << 10];
-    // What a socket takes is its own affair: it is some megabytes, not hundreds.
+    // The capacity of socket buffers varies, but is a few megabytes, not hundreds.
     for _ in 0..2000 {
         client.send(&[b"ECHO", &long]);
         client.reply();
@@ -270,7 +270,7 @@ fn a_pause_holds_writes_or_everything_until_it_is_ended() {
     other.send_bytes(b"PING\r\n");
     client.script("CLIENT UNPAUSE => OK");
     assert_eq!(other.reply(), "PONG");
-    // A pause that no client ends is over by itself.
+    // A pause without CLIENT UNPAUSE ends when its time has elapsed.
     client.script("CLIENT PAUSE 5 => OK\nPING => PONG");
     client.script("CLIENT PAUSE 100000 => OK");
     other.send_bytes(b"SET a 2\r\n");

@@ -1,4 +1,4 @@
-//! The web page's answers, over HTTP.
+//! HTTP responses of the web page.
 
 use crate::client::{Client, Fixture, any_port, options};
 use alluvium::{Db, Options};
@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// An answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -96,7 +96,8 @@ fn the_page_is_whole_and_runs_nothing_but_its_own() {
     }
     assert_eq!(page.headers["x-content-type-options"], "nosniff");
     assert_eq!(page.headers["cross-origin-resource-policy"], "same-origin");
-    // Whatever the page and its scripts name is there, and nothing of it is elsewhere.
+    // Every file that the page and its scripts mention exists on this server, and none is loaded
+    // from another site.
     let mut found = BTreeSet::new();
     let mut left = vec!["/".to_owned()];
     while let Some(path) = left.pop() {
@@ -168,7 +169,7 @@ fn without_the_password_nothing_is_told() {
         assert!(answer.headers["www-authenticate"].starts_with("Basic"));
         assert!(!answer.text().contains("alluvium_"), "{path}");
     }
-    // `anybody:wrong`, then `anybody:secret`.
+    // The credentials `anybody:wrong`, then `anybody:secret`, in base64.
     get_with(
         address,
         "/api/stats",
@@ -177,7 +178,7 @@ fn without_the_password_nothing_is_told() {
     .is(401);
     let right = "Authorization: Basic YW55Ym9keTpzZWNyZXQ=\r\n";
     get_with(address, "/api/stats", right).is(200);
-    // What CONFIG SET says holds for the page as well.
+    // A password set with CONFIG SET applies to the page as well.
     let mut client = fixture.client();
     client.ask("AUTH secret");
     assert_eq!(client.ask("CONFIG SET requirepass other"), "OK");
@@ -200,7 +201,7 @@ fn a_page_that_strangers_could_read_is_not_served() {
     };
     let refused = |server: Result<Server, Error>| matches!(server, Err(Error::Unprotected { .. }));
     assert!(refused(open(None, None, Exposure::Protected)));
-    // Encryption alone keeps no client out.
+    // Encryption alone does not restrict access.
     let tls = Tls {
         certificate: Vec::new(),
         key: Vec::new(),
@@ -228,7 +229,7 @@ fn keys_are_found_page_by_page_whatever_their_bytes_are() {
         .find(|space| space["name"] == "rivers & lakes")
         .unwrap();
     assert_eq!(ours["approximate_keys"], 27);
-    // All pages together are what is there, from either end.
+    // All pages together contain every key, in both directions.
     for (reverse, first) in [("", "r/00"), ("&reverse", "r/24")] {
         let mut all: Vec<String> = Vec::new();
         let mut after = String::new();
@@ -526,7 +527,7 @@ fn requests_and_connections_have_limits() {
     let long = format!("X-Long: {}\r\n", "x".repeat(1 << 20));
     let mut socket = TcpStream::connect(address).unwrap();
     let head = format!("GET / HTTP/1.1\r\nHost: {address}\r\n{long}\r\n");
-    // It may be refused before all of it is sent.
+    // The server may refuse the request before it has been sent completely.
     let _ = socket.write_all(head.as_bytes());
     let mut answer = Vec::new();
     let _ = socket.read_to_end(&mut answer);
@@ -535,8 +536,7 @@ fn requests_and_connections_have_limits() {
         answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
         "{answer}"
     );
-    // Those that are served hold their places; one more is sent away, and served when one of them
-    // has gone.
+    // Connected clients occupy all slots. One more is refused, and is served once a slot is free.
     let mut held: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
     for socket in &mut held {
         let get = format!("GET /api/clients HTTP/1.1\r\nHost: {address}\r\n\r\n");
@@ -548,7 +548,7 @@ fn requests_and_connections_have_limits() {
     while get(&fixture, "/api/clients").status == 503 {
         std::thread::yield_now();
     }
-    // Held connections do not keep the server from ending.
+    // Open connections do not delay the end of the server.
     fixture.server.stop();
     fixture.server.join().unwrap();
     assert!(TcpStream::connect(address).is_err());

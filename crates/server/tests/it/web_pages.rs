@@ -1,4 +1,4 @@
-//! Pages that are written in place, as the web page shows them.
+//! Stores whose structure updates pages in place, as shown on the web page.
 
 use crate::client::Fixture;
 use crate::web::{get, with_page};

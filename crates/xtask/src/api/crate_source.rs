@@ -1,28 +1,28 @@
-//! The modules of a crate, what each exports, and what names mean in it.
+//! The modules of a crate, the exports of each module, and name resolution within the crate.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use syn::{Item, UseTree, Visibility};
 
-/// A module's place below the crate's root.
+/// Path of a module from the crate root.
 pub(super) type ModulePath = Vec<String>;
 
-/// A crate, parsed.
+/// A parsed crate.
 pub(super) struct CrateSource {
     modules: BTreeMap<ModulePath, Vec<Item>>,
 }
 
-/// A name that a module makes public.
+/// A public name of a module.
 pub(super) struct Export {
     pub(super) name: String,
     pub(super) target: Target,
 }
 
-/// What a public name stands for.
+/// The item that a public name refers to.
 pub(super) enum Target {
     Module(ModulePath),
-    /// An item of this crate: the module that defines it, and its name there.
+    /// An item of this crate: the defining module, and the item's name there.
     Item(ModulePath, String),
     /// An item of another crate.
     Foreign(String),
@@ -68,12 +68,12 @@ impl CrateSource {
         Ok(())
     }
 
-    /// Every module with its items.
+    /// Returns every module with its items.
     pub(super) fn modules(&self) -> impl Iterator<Item = (&ModulePath, &[Item])> {
         self.modules.iter().map(|(path, items)| (path, items.as_slice()))
     }
 
-    /// The items of a module.
+    /// Returns the items of a module.
     pub(super) fn items(&self, module: &[String]) -> Result<&[Item]> {
         let items = self.modules.get(module);
         items
@@ -81,7 +81,7 @@ impl CrateSource {
             .with_context(|| format!("there is no module {}", module.join("::")))
     }
 
-    /// The names that a module makes public.
+    /// Returns the public names of a module.
     pub(super) fn exports(&self, module: &[String]) -> Result<Vec<Export>> {
         let mut exports = Vec::new();
         for item in self.items(module)? {
@@ -114,7 +114,7 @@ impl CrateSource {
         Ok(exports)
     }
 
-    /// What a path means in a module.
+    /// Resolves a path in the scope of a module.
     pub(super) fn resolve(&self, module: &[String], path: &[String]) -> Result<Target> {
         let full = self.absolute(module, path);
         if full.first().map(String::as_str) != Some("crate") {
@@ -142,7 +142,8 @@ impl CrateSource {
         bail!("{} is not found in {}", name, home.join("::"))
     }
 
-    /// What a single name means in a module, if the module defines or imports it.
+    /// Resolves a single name in a module. Returns `None` if the module neither defines nor imports
+    /// it.
     pub(super) fn meaning(&self, module: &[String], name: &str) -> Option<Target> {
         for item in self.items(module).ok()? {
             if defined_name(item).as_deref() == Some(name) {
@@ -159,7 +160,7 @@ impl CrateSource {
         None
     }
 
-    /// The path with `self`, `super` and names of modules beside it spelled out from `crate` on.
+    /// Expands `self`, `super` and names of sibling modules into a path that starts at `crate`.
     fn absolute(&self, module: &[String], path: &[String]) -> Vec<String> {
         let from = |module: &[String], rest: &[String]| {
             let mut full = vec!["crate".to_owned()];
@@ -187,7 +188,7 @@ impl CrateSource {
     }
 }
 
-/// Whether an item is for everyone.
+/// Returns whether an item is fully public (`pub`).
 pub(super) fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
@@ -202,7 +203,7 @@ fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// The names that a `use` declaration brings, each with its whole path.
+/// Returns the names that a `use` declaration imports, each with its full path.
 fn leaves(tree: &UseTree) -> Vec<(String, Vec<String>)> {
     match tree {
         UseTree::Path(path) => {

@@ -1,11 +1,11 @@
 //! The listing of the public API of the crate `alluvium`, kept in `crates/db/api.txt`.
 //!
-//! A change of the API shows as a change of that file, and a test fails until the file is written
-//! again (`cargo run -p xtask -- api --write`).
+//! Any change of the public API changes that file. A test fails until the file is regenerated
+//! (`cargo run -p xtask -- api --write`).
 //!
 //! *Knows*: the source text of `crates/db`, and Rust's syntax.
 //!
-//! *Does not know*: types; what a name means is taken from the file's `use` declarations.
+//! *Does not know*: types. Names are resolved through the `use` declarations of their file.
 //!
 //! *Read in this order*: this file, `crate_source.rs` (modules, items and imports), `print.rs`.
 
@@ -17,16 +17,16 @@ use crate_source::CrateSource;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The listing, relative to the workspace.
+/// Path of the listing, relative to the workspace.
 const LISTING: &str = "crates/db/api.txt";
 
-/// Modules whose items are for the tests of this workspace: they may name inner crates.
+/// Modules that exist for the tests of this workspace. Their items may name inner crates.
 const FOR_TESTS: [&str; 1] = ["simulation"];
 
-/// The public API of a crate: one text for each public item, by its path.
+/// The public API of a crate: the text of each public item, keyed by its path.
 pub struct Api {
     items: BTreeMap<String, String>,
-    /// Names of inner crates that public items mention and the crate does not re-export.
+    /// Items of inner crates that public items mention and the crate does not re-export.
     pub foreign: Vec<String>,
 }
 
@@ -59,10 +59,10 @@ impl Api {
         text
     }
 
-    /// Writes the listing to its place in the workspace at `root`.
+    /// Writes the listing to its file in the workspace at `root`.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// I/O errors.
     pub fn write(&self, root: &Path) -> Result<()> {
         let place = root.join(LISTING);
         std::fs::write(&place, self.listing()).with_context(|| format!("writing {}", place.display()))

@@ -1,4 +1,4 @@
-//! The text of one public item: what users see of it, without documentation and bodies.
+//! Renders one public item as users see it, without documentation and bodies.
 
 use super::crate_source::{CrateSource, ModulePath, Target, is_public};
 use anyhow::{Context, Result};
@@ -6,14 +6,14 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, TraitItem, Type};
 
-/// A public item as text.
+/// A rendered public item.
 pub(super) struct Printed {
     pub(super) text: String,
-    /// Items of inner crates that it mentions and the crate does not re-export.
+    /// Items of inner crates that this item mentions and the crate does not re-export.
     pub(super) foreign: Vec<String>,
 }
 
-/// Prints the item that a module defines under a name, with its methods and traits.
+/// Renders the item `name` of the module `home`, with its methods and trait implementations.
 pub(super) fn item(source: &CrateSource, home: &ModulePath, name: &str) -> Result<Printed> {
     let found = source.items(home)?.iter().find(|item| is_named(item, name));
     let own = stripped(found.context("the item is gone")?.clone());
@@ -51,7 +51,7 @@ pub(super) fn item(source: &CrateSource, home: &ModulePath, name: &str) -> Resul
     Ok(Printed { text, foreign })
 }
 
-/// Whether an impl is one of the type that `home` defines under `name`.
+/// Returns whether an impl block belongs to the type `name` defined in `home`.
 fn is_of(source: &CrateSource, module: &ModulePath, block: &ItemImpl, home: &ModulePath, name: &str) -> bool {
     let Type::Path(path) = &*block.self_ty else {
         return false;
@@ -70,7 +70,7 @@ fn is_of(source: &CrateSource, module: &ModulePath, block: &ItemImpl, home: &Mod
         )
 }
 
-/// The public functions and constants of an impl, with empty bodies.
+/// Returns the public functions and constants of an impl block, with empty bodies.
 fn methods(block: &ItemImpl) -> Vec<TokenStream> {
     let mut methods = Vec::new();
     for item in &block.items {
@@ -101,7 +101,7 @@ fn is_named(item: &Item, name: &str) -> bool {
     }
 }
 
-/// Derives and `non_exhaustive` are part of what users see; the rest is not.
+/// Keeps derives and `non_exhaustive`, which are visible to users, and drops all other attributes.
 fn kept(attributes: Vec<Attribute>) -> Vec<Attribute> {
     let is_seen = |attribute: &Attribute| {
         ["derive", "non_exhaustive"]
@@ -121,7 +121,7 @@ fn only_public(fields: &mut Fields) {
                 .cloned()
                 .collect();
         }
-        // The places of unnamed fields count, so that private ones stay, without their types.
+        // Positions of unnamed fields matter, so private fields stay, without their types.
         Fields::Unnamed(unnamed) if unnamed.unnamed.iter().all(|field| !is_public(&field.vis)) => {
             *fields = Fields::Unit;
         }
@@ -130,7 +130,7 @@ fn only_public(fields: &mut Fields) {
     fields.iter_mut().for_each(|field| field.attrs.clear());
 }
 
-/// An item without documentation, private fields and what stands in bodies.
+/// Returns an item without documentation, private fields and function bodies.
 fn stripped(item: Item) -> TokenStream {
     match item {
         Item::Struct(mut item) => {
@@ -175,7 +175,7 @@ fn stripped(item: Item) -> TokenStream {
     }
 }
 
-/// The names of inner crates' items in these tokens, unless the crate re-exports them.
+/// Returns the items of inner crates that the tokens mention and the crate does not re-export.
 fn foreign(source: &CrateSource, module: &ModulePath, tokens: TokenStream) -> Vec<String> {
     let exported: Vec<String> = source
         .exports(&[])
@@ -217,7 +217,7 @@ fn identifiers(tokens: TokenStream, names: &mut Vec<String>) {
     }
 }
 
-/// Items as text, as rustfmt would set them.
+/// Formats items in rustfmt style.
 fn pretty(items: TokenStream) -> Result<String> {
     let file: syn::File = syn::parse2(items).context("what is listed is not Rust")?;
     Ok(prettyplease::unparse(&file))

@@ -1,14 +1,14 @@
-//! Modules that import each other: in the folders listed here no two modules do, not even by way of
-//! others.
+//! Import cycles: in the folders listed here, modules must not import each other, directly or
+//! indirectly.
 //!
-//! An import is a path that begins with `crate` or `super`, outside tests. A name that the folder's
-//! own `mod.rs` or `lib.rs` passes on counts as its module.
+//! An import is a path that starts with `crate` or `super`, outside tests. A name that the folder's
+//! `mod.rs` or `lib.rs` re-exports counts as an import of the module that defines it.
 
 use super::source::{Kind, Token};
 use super::{Finding, Source, Workspace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The folders whose modules have an order.
+/// Folders whose modules must form an acyclic import graph.
 const ORDERED: [&str; 4] = [
     "crates/dictionary/src",
     "crates/db/src",
@@ -16,19 +16,19 @@ const ORDERED: [&str; 4] = [
     "crates/trees/src/tiered",
 ];
 
-/// Finds modules of a folder that stand in a circle of imports.
+/// Finds modules of a folder that are part of an import cycle.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let circles = ORDERED.iter().flat_map(|folder| circles(workspace, folder));
     circles.collect()
 }
 
-/// Which module imports which, and a file and line where it does.
+/// Pairs of importing and imported module, with the file and line of one such import.
 type Imports<'w> = BTreeMap<(&'w str, &'w str), (&'w str, usize)>;
 
 fn circles(workspace: &Workspace, folder: &str) -> Vec<Finding> {
     let imports = imports(workspace, folder);
-    // What each module reaches.
+    // Transitive closure of the imports.
     let mut reached: BTreeSet<(&str, &str)> = imports.keys().copied().collect();
     loop {
         let further = reached.iter().flat_map(|&(from, by)| {
@@ -68,7 +68,7 @@ fn imports<'w>(workspace: &'w Workspace, folder: &str) -> Imports<'w> {
         .filter(|(path, _)| !is_root(path))
         .map(|(path, _)| module_of(path))
         .collect();
-    // Names that the folder passes on, by their modules.
+    // Re-exported names of the folder, mapped to their modules.
     let mut passed: BTreeMap<&str, &str> = BTreeMap::new();
     for (_, root) in within.iter().filter(|(path, _)| is_root(path)) {
         for (at, _) in uses(&root.tokens) {
@@ -88,7 +88,7 @@ fn imports<'w>(workspace: &'w Workspace, folder: &str) -> Imports<'w> {
                 continue;
             }
             for mut named in paths(&source.tokens, at) {
-                // From the crate's root on.
+                // The path starts at the crate root.
                 if named[0] == "super" {
                     let ups = named.iter().take_while(|word| **word == "super").count();
                     let depth = path.split('/').count() - usize::from(path.ends_with("/mod.rs"));
@@ -114,14 +114,14 @@ fn imports<'w>(workspace: &'w Workspace, folder: &str) -> Imports<'w> {
     imports
 }
 
-/// Where `use` stands, and on which lines.
+/// Returns the index and the line of each `use` token.
 fn uses(tokens: &[Token]) -> impl Iterator<Item = (usize, usize)> {
     let all = tokens.iter().enumerate();
     all.filter(|(_, token)| token.word() == Some("use"))
         .map(|(at, token)| (at, token.line))
 }
 
-/// Where paths begin that name modules of this crate.
+/// Returns the positions where paths into this crate begin.
 fn starts(tokens: &[Token]) -> impl Iterator<Item = (usize, usize)> {
     let is_start = |at: usize| {
         let is_inside = at >= 1 && tokens[at - 1].is(':');
@@ -132,7 +132,7 @@ fn starts(tokens: &[Token]) -> impl Iterator<Item = (usize, usize)> {
         .map(|at| (at, tokens[at].line))
 }
 
-/// Returns the paths that begin at a token, groups taken apart.
+/// Returns the paths that begin at a token. Groups in braces are expanded.
 fn paths(tokens: &[Token], start: usize) -> Vec<Vec<&str>> {
     let mut at = start;
     tree(tokens, &mut at)
@@ -165,7 +165,7 @@ fn tree<'t>(tokens: &'t [Token], at: &mut usize) -> Vec<Vec<&'t str>> {
         }
         *at += 2;
     }
-    // What is renamed, or no path: up to the next of the group.
+    // Skips renames and everything that is not a path, up to the next element of the group.
     while tokens
         .get(*at)
         .is_some_and(|token| matches!(token.kind, Kind::Word(_)))

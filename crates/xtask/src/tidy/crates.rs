@@ -1,25 +1,26 @@
-//! The layer table: which crates the workspace may have, in which layer each is, and what it may
-//! use.
+//! The layer table: the crates that the workspace may contain, the layer of each crate, and its
+//! allowed dependencies.
 //!
-//! A crate is a folder of `crates/`. It is listed here before it is built, so that its layer is
-//! decided once.
+//! A crate is a folder of `crates/`. It must be listed here before it is created, so that its layer
+//! is decided explicitly.
 
 /// A crate of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crate {
-    /// Its folder in `crates/`.
+    /// Folder name in `crates/`.
     pub name: &'static str,
-    /// Its package. Bindings have one package a language, which begins with this.
+    /// Package name. Bindings have one package per language; each package name starts with this
+    /// prefix.
     pub package: &'static str,
-    /// Its layer, from 0; a crate uses lower layers only.
+    /// Layer, from 0. A crate may use only crates of lower layers.
     pub layer: u8,
-    /// The crates it may use directly. What those may use, it may use too.
+    /// Crates that it may use directly. Their allowed dependencies are allowed for it too.
     pub uses: &'static [&'static str],
-    /// Whether it is shipped or belongs to the workshop.
+    /// Whether the crate is shipped or belongs to the workshop.
     pub place: Place,
 }
 
-/// What a crate is for.
+/// Purpose of a crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The store itself.
@@ -56,16 +57,17 @@ const fn workshop(
     }
 }
 
-/// Every crate that may exist. Seventeen is the ceiling: a new one needs an arrow to forbid or a
-/// heavy dependency to keep out. (`fuzz` and `research` are workspaces of their own and not
-/// counted.)
+/// Every crate that may exist. Seventeen is the ceiling: a new crate must either forbid a
+/// dependency or isolate a heavy external one. (`fuzz` and `research` are separate workspaces and
+/// are not counted.)
 pub const CRATES: [Crate; 19] = [
     product("base", "alluvium-base", 0, &[]),
     product("device", "alluvium-device", 1, &["base"]),
     product("filters", "alluvium-filters", 1, &["base"]),
     product("model", "alluvium-model", 1, &["base"]),
     product("storage", "alluvium-storage", 2, &["device"]),
-    // Messages, merge operators and keyspaces are known from here on: storage moves bytes.
+    // Messages, merge operators and keyspaces exist from this layer upwards; storage only moves
+    // bytes.
     product("dictionary", "alluvium-dictionary", 3, &["storage", "filters"]),
     product("trees", "alluvium-trees", 4, &["dictionary", "filters", "model"]),
     product("hashes", "alluvium-hashes", 4, &["dictionary", "filters"]),
@@ -75,16 +77,16 @@ pub const CRATES: [Crate; 19] = [
     product("bindings", "alluvium-", 6, &["db"]),
     product("cli", "alluvium-cli", 8, &["files", "server", "bench"]),
     workshop("sim", "alluvium-sim", 2, &["base", "device"]),
-    // Not a part of `sim`: `storage` is tested with that, and this uses `storage`.
+    // Separate from `sim`, because the tests of `storage` use `sim` and this crate uses `storage`.
     workshop("stories", "alluvium-stories", 4, &["dictionary", "sim"]),
     workshop("bench", "alluvium-bench", 7, &["db", "server"]),
     workshop("xtask", "xtask", 9, &[]),
     workshop("fuzz", "alluvium-fuzz", 9, &["db", "files", "server", "bench"]),
-    // Nothing in `crates/` may use it.
+    // No crate in `crates/` may use it.
     workshop("research", "", 9, &["cli", "db", "files", "server", "bench"]),
 ];
 
-/// Returns the crate with a name.
+/// Returns the crate with the given name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Crate> {
     CRATES.iter().find(|entry| entry.name == name)
@@ -97,7 +99,7 @@ pub fn is_workshop(name: &str) -> bool {
 }
 
 impl Crate {
-    /// Returns whether this crate's own code may use another.
+    /// Returns whether the library code of this crate may use another crate.
     #[must_use]
     pub fn may_use(&self, other: &str) -> bool {
         self.uses
@@ -105,8 +107,8 @@ impl Crate {
             .any(|used| *used == other || named(used).is_some_and(|used| used.may_use(other)))
     }
 
-    /// Returns whether this crate's tests, benches and examples may use another: any lower layer,
-    /// and the simulator and its stories, unless these use this crate.
+    /// Returns whether the tests, benches and examples of this crate may use another crate. Allowed
+    /// are all lower layers, and the simulator and its stories unless these depend on this crate.
     #[must_use]
     pub fn may_test_with(&self, other: &Crate) -> bool {
         let simulates = ["sim", "stories"].contains(&other.name);

@@ -1,20 +1,20 @@
-//! Rule 10: where bytes of a device or a socket are decoded, an unchecked index and an `unwrap` do
-//! not compile.
+//! Rule 10: in code that decodes bytes from a device or a socket, unchecked indexing and `unwrap`
+//! are compile errors.
 
 use super::{Finding, Workspace, crates};
 
-/// The line that each decoder begins with; its tests may do as they like.
+/// The first line of each decoder. It exempts tests.
 const DENIED: &str = "#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]";
 
-/// Decoders that are not called `format.rs`: the reader that formats use, and the parsers of
-/// protocols.
+/// Decoders in files other than `format.rs`: the byte reader that formats use, and the protocol
+/// parsers.
 const OTHERS: [&str; 3] = [
     "crates/base/src/bytes.rs",
     "crates/server/src/memcached/request.rs",
     "crates/server/src/resp/parse.rs",
 ];
 
-/// Checks every `format.rs` of the product and the other decoders.
+/// Checks every `format.rs` of the product, and the other decoders.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let decodes = |path: &str, name: &str| {

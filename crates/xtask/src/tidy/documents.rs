@@ -1,14 +1,14 @@
-//! Documents: what they link to exists, every page of `docs/` is linked from another document,
-//! every path they name exists, and the architecture page names every crate.
+//! Documents: every link target and every mentioned path exists, every page of `docs/` is linked
+//! from another document, and the architecture page names every crate.
 
 use super::workspace::Document;
 use super::{Finding, Workspace};
 use std::collections::BTreeSet;
 
-/// The page that names every crate.
+/// The page that must name every crate.
 const MAP: &str = "docs/architecture.md";
 
-/// Checks links, paths and the map.
+/// Checks links, paths and the architecture page.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -38,7 +38,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     }
     if let Some(map) = workspace.documents.iter().find(|document| document.path == MAP) {
         for package in workspace.packages.iter().filter(|package| {
-            // The research has a map of its own, which the map names.
+            // `research/` has a separate map, which this page links to.
             !package.folder.starts_with("research/") && !map.text.contains(&package.folder)
         }) {
             let text = format!(
@@ -61,7 +61,7 @@ fn exists(workspace: &Workspace, path: &str) -> bool {
             .is_some_and(|file| file.starts_with(&folder))
 }
 
-/// Returns the targets of a line's links to files, without the part behind `#`.
+/// Returns the file links of a line, without their `#` fragments.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line
         .split("](")
@@ -73,7 +73,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
         .filter(|target| !target.is_empty())
 }
 
-/// Returns the paths into the workspace that a line names in passing.
+/// Returns the workspace paths that a line mentions outside links.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     let word = |c: char| c.is_alphanumeric() || "/._-*<>{}".contains(c);
     line.split(move |c| !word(c))
@@ -91,7 +91,7 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-/// Returns a link's target as a path in the workspace.
+/// Resolves a link target to a path in the workspace.
 fn resolve(from: &str, target: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

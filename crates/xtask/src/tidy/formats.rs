@@ -1,19 +1,19 @@
-//! Rule 3: only files called `format.rs` encode or decode bytes; each opens with a table, is locked
-//! by a snapshot test and is named in `docs/formats.md`; and rule 15: no `usize` and no host byte
-//! order in them.
+//! Rule 3: only files called `format.rs` encode or decode bytes. Each opens with a table, is locked
+//! by a snapshot test and is listed in `docs/formats.md`. Rule 15: formats contain neither `usize`
+//! nor host byte order.
 
 use super::{Finding, Source, Workspace, crates};
 
-/// The word of an allowance: `tidy: allow format: <why>`.
+/// Keyword of an allowance: `tidy: allow format: <why>`.
 pub const RULE: &str = "format";
 
-/// The file that offers the readers and writers which formats use.
+/// The file that defines the readers and writers for formats.
 const BYTES: &str = "crates/base/src/bytes.rs";
 
-/// The page that points to every format.
+/// The page that lists every format.
 const INDEX: &str = "docs/formats.md";
 
-/// What only formats may call, with what each stands for.
+/// Calls that only formats may make, with the meaning of each.
 const CODING: [&str; 5] = [
     "to_le_bytes",
     "from_le_bytes",
@@ -22,7 +22,7 @@ const CODING: [&str; 5] = [
     "transmute",
 ];
 
-/// What ties bytes to the machine that wrote them.
+/// Types and calls that make an encoding depend on the host.
 const HOST: [&str; 4] = [
     "to_ne_bytes",
     "from_ne_bytes",
@@ -30,7 +30,7 @@ const HOST: [&str; 4] = [
     "size_of::<usize>",
 ];
 
-/// Checks every file of the product; the workshop and tests may do as they like.
+/// Checks every file of the product. The workshop and tests are exempt.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -65,7 +65,7 @@ fn check_other(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the lines that import `bytes::{Reader, Writer}` or name one of them by its path.
+/// Returns the lines that import `bytes::{Reader, Writer}` or refer to one of them by its path.
 fn cursors(source: &Source) -> Vec<usize> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
@@ -109,7 +109,8 @@ fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Findi
             "the header has no OFFSET / SIZE / MEANING table: say what each byte means".to_owned(),
         );
     }
-    // A row a line: a tool that wraps comments joins the head of a table with its first row.
+    // A table has one row per line: a tool that wraps comments would join its head with its first
+    // row.
     for comment in source.comments.iter().filter(|comment| table(&comment.text)) {
         if !comment.text.trim_end().ends_with("MEANING") {
             let text = "the head of a table has text after MEANING: write one row a line, in a fenced block";
@@ -138,8 +139,8 @@ fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Findi
     }
 }
 
-/// Returns whether a test's name says that the bytes do not change, in the file or in the tests
-/// that belong to it.
+/// Returns whether the file or its test modules contain a test whose name states that the bytes do
+/// not change.
 fn has_snapshot(workspace: &Workspace, format: &Source) -> bool {
     let folder = format.path.trim_end_matches("format.rs");
     let belongs = |source: &&Source| {

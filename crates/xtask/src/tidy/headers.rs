@@ -1,13 +1,14 @@
-//! Every module opens alike: one sentence, *Knows*, *Does not know*, *Read in this order*, numbered
-//! invariants. A number means one invariant in all of a crate, so that a citation is understood.
+//! Module headers: one sentence, *Knows*, *Does not know*, *Read in this order*, numbered
+//! invariants. An invariant's number is unique within its crate, so that references are
+//! unambiguous.
 
 use super::{Finding, Source, Workspace, crates};
 use std::collections::BTreeMap;
 
-/// What every header has.
+/// Parts that every header must have.
 const PARTS: [&str; 3] = ["*Knows*", "*Does not know*", "*Read in this order*"];
 
-/// Checks the first page of every library, and the first lines of every folder's module.
+/// Checks the header of every library and of every folder module.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = twice(workspace);
@@ -36,7 +37,7 @@ enum Invariants {
     AsNeeded,
 }
 
-/// Returns what is missing from a header.
+/// Returns the parts that are missing from a header.
 fn missing(source: &Source, invariants: Invariants) -> Vec<&'static str> {
     let header = || {
         source
@@ -52,7 +53,7 @@ fn missing(source: &Source, invariants: Invariants) -> Vec<&'static str> {
     missing
 }
 
-/// The paragraph of a header that begins with a word, with the line on which it begins.
+/// Returns the paragraph of a header that starts with a word, and its first line number.
 pub(super) fn paragraph(source: &Source, word: &str) -> Option<(usize, String)> {
     let header = source.comments.iter();
     let mut header = header.filter_map(|comment| Some((comment.line, comment.text.strip_prefix('!')?)));
@@ -65,7 +66,7 @@ pub(super) fn paragraph(source: &Source, word: &str) -> Option<(usize, String)> 
     Some((line, paragraph))
 }
 
-/// Invariants of one crate that have the same number.
+/// Finds invariants of one crate that share a number.
 fn twice(workspace: &Workspace) -> Vec<Finding> {
     let mut stated: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     let mut findings = Vec::new();
@@ -85,7 +86,7 @@ fn twice(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// Returns the number of the invariant that a line of a header states: `S1` in `- **S1** …`.
+/// Returns the number of the invariant on a header line: `S1` in `- **S1** …`.
 fn invariant(line: &str) -> Option<&str> {
     let (name, _) = line.trim().strip_prefix("- **")?.split_once("**")?;
     let digits = name.trim_start_matches(|c: char| c.is_ascii_uppercase());

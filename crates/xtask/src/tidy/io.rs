@@ -1,14 +1,14 @@
-//! Rule 1: only `device` does storage I/O. Clippy refuses the calls; this check refuses the ways
-//! around clippy.
+//! Rule 1: only `device` performs storage I/O. Clippy rejects the calls; this check rejects the
+//! ways around clippy.
 
 use super::{Finding, Source, Workspace};
 
-/// Crates that may touch the file system: `device` for all crates, the others for what only they
-/// do.
+/// Crates that may use the file system: `device` on behalf of all crates, the others for their own
+/// purposes.
 const EXEMPT: [&str; 7] = ["device", "cli", "files", "bench", "research", "xtask", "fuzz"];
 
-/// Calls to the operating system outside `device`, each with its reason. One that is no longer made
-/// is a finding.
+/// Operating-system calls outside `device`, each with its reason. An exception that no longer
+/// applies is a finding.
 const EXCEPTIONS: [(&str, &str, &str); 4] = [
     (
         "crates/storage/src/memory.rs",
@@ -32,11 +32,11 @@ const EXCEPTIONS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// Crates that reach the operating system past the standard library.
+/// Crates that call the operating system without the standard library.
 const SYSTEM: [&str; 5] = ["libc", "io_uring", "rustix", "nix", "memmap2"];
 
-/// Checks every crate that is not exempt. Benches are of the workshop: they measure what the device
-/// gives by itself.
+/// Checks every crate that is not exempt. Benches are exempt too, because they measure the raw
+/// device.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -92,7 +92,7 @@ fn is_exception(path: &str, name: &str) -> bool {
         .any(|(file, allowed, _)| *file == path && *allowed == name)
 }
 
-/// Returns the lines that name `std::fs`, alone or in a group of imports.
+/// Returns the lines that mention `std::fs`, alone or in a group of imports.
 fn file_system(source: &Source) -> Vec<usize> {
     let tokens = &source.tokens;
     let mut lines = source.find("std::fs");
@@ -112,7 +112,7 @@ fn file_system(source: &Source) -> Vec<usize> {
     lines
 }
 
-/// Returns the lines that name a crate, as the start of a path or by importing it.
+/// Returns the lines that use a crate, in a path or an import.
 fn system(source: &Source, name: &str) -> Vec<usize> {
     let mut lines = source.find(&format!("{name}::"));
     lines.extend(source.find(&format!("use {name};")));

@@ -1,8 +1,8 @@
-//! Plain language: words that readers stumble over, comment lines too wide to read, and long
-//! subjects of commits.
+//! Plain language: refused words, comment lines that are too wide, and commit subjects that are too
+//! long.
 //!
-//! Comments and documents are counted by crate; `crates/xtask/language.toml` holds how many
-//! findings each may have.
+//! Findings in comments and documents are counted per crate; `crates/xtask/language.toml` holds the
+//! limit of each crate.
 
 use super::source::Comment;
 use super::{Finding, Workspace};
@@ -10,19 +10,19 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Columns of the widest line that ends in a comment.
+/// Maximum width in columns of a line that ends in a comment.
 const WIDTH: usize = 100;
 
-/// The same for examples and drawings in comments, between fences: as wide as code.
+/// Maximum width of fenced examples and drawings in comments; the same as for code.
 const CODE: usize = 110;
 
-/// Characters of the longest subject of a commit.
+/// Maximum length of a commit subject, in characters.
 const SUBJECT: usize = 72;
 
-/// The name under which subjects of commits are counted.
+/// Key under which findings in commit subjects are counted.
 const COMMITS: &str = "commits";
 
-/// Words that hide who acts or what is meant, with what to do about each.
+/// Words that obscure the actor or the meaning, with advice for each.
 const WORDS: [(&[&str], &str); 11] = [
     (&["whoever"], ACTOR),
     (&["somebody"], ACTOR),
@@ -39,26 +39,26 @@ const WORDS: [(&[&str], &str); 11] = [
 
 const ACTOR: &str = "name the reader, writer, compaction, cache or client";
 
-/// Words for parts of the project that only its authors use. They are refused in what users read.
+/// Internal jargon of the project, refused in text for users.
 const PARTS: [&str; 6] = ["room", "rooms", "floor", "floors", "house", "houses"];
 
-/// How many findings each crate may have, and from which commit on subjects are checked.
+/// Limits on findings per crate, and the commit from which subjects are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// The newest commit whose subject is not checked, as a hash; empty if none is.
+    /// Hash of the last commit whose subject is not checked. Empty if all are checked.
     pub since: String,
-    /// Findings by crate. A crate that is not named may have none.
+    /// Maximum number of findings by crate. A crate without an entry may have none.
     pub findings: BTreeMap<String, usize>,
 }
 
 impl Limits {
-    /// Where the limits are.
+    /// Path of the file with the limits.
     pub const PATH: &str = "crates/xtask/language.toml";
 
-    /// Reads limits: a comment, `since = "<hash>"` or `<crate> = <number>` a line.
+    /// Parses limits. Each line is a comment, `since = "<hash>"` or `<crate> = <number>`.
     ///
     /// # Errors
-    /// When a line is none of these.
+    /// A line of any other form.
     pub fn parse(text: &str) -> Result<Limits> {
         let mut limits = Limits::default();
         for (index, line) in text.lines().enumerate() {
@@ -80,7 +80,8 @@ impl Limits {
         Ok(limits)
     }
 
-    /// The same text with numbers no higher than those measured; crates without findings leave it.
+    /// Returns the same text with each number lowered to the measured one. Crates without findings
+    /// are removed.
     #[must_use]
     pub fn lower_in(text: &str, measured: &BTreeMap<String, usize>) -> String {
         let lowered = |line: &str| {
@@ -99,7 +100,7 @@ impl Limits {
     }
 }
 
-/// Checks that no crate has more findings than its limit.
+/// Checks that no crate exceeds its limit.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut all = Vec::new();
@@ -121,10 +122,10 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     all
 }
 
-/// Lowers the limits in the file to what the workspace holds. It never raises one (X3).
+/// Lowers the limits in the file to the current counts. Never raises one (X3).
 ///
 /// # Errors
-/// When the file cannot be read or written.
+/// I/O errors of the file.
 pub fn lower(workspace: &mut Workspace) -> Result<()> {
     let path = workspace.root.join(Limits::PATH);
     if !path.exists() {
@@ -141,7 +142,7 @@ pub fn lower(workspace: &mut Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Returns every finding, by the crate it is counted for.
+/// Returns all findings, grouped by the crate they count for.
 fn findings(workspace: &Workspace) -> BTreeMap<String, Vec<Finding>> {
     let mut all: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
     for source in &workspace.sources {
@@ -185,13 +186,14 @@ fn findings(workspace: &Workspace) -> BTreeMap<String, Vec<Finding>> {
     all
 }
 
-/// Returns the comments that are too wide. A row of a table, or one long word, cannot be broken.
+/// Returns the comments that are too wide. Table rows and single long words are exempt, as they
+/// cannot be wrapped.
 fn wide(path: &str, comments: &[Comment]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (mut is_code, mut last) = (false, 0);
     for comment in comments {
         let text = comment.text.trim_start_matches(['/', '!']).trim();
-        // A fence ends with the comment at the latest.
+        // A fence ends at the latest with its comment block.
         is_code &= comment.line <= last + 1;
         last = comment.line;
         is_code ^= text.starts_with("```");
@@ -207,8 +209,7 @@ fn wide(path: &str, comments: &[Comment]) -> Vec<Finding> {
     findings
 }
 
-/// Returns the refused words in lines that follow each other. `is_public` says whether users read a
-/// line.
+/// Returns the refused words in consecutive lines. `is_public` tells whether users read a line.
 fn words<'a>(
     path: &str,
     lines: impl Iterator<Item = (usize, &'a str)>,
@@ -233,7 +234,7 @@ fn words<'a>(
         if is_code {
             continue;
         }
-        // Every second part stands between backticks: a name, not a word.
+        // Every second part is between backticks, and so is a name.
         for part in text.split('`').step_by(2) {
             let parts = part
                 .split(|c: char| !c.is_alphanumeric())
@@ -258,7 +259,7 @@ fn words<'a>(
     findings
 }
 
-/// Returns whether the words said last are a phrase.
+/// Returns whether the last words form the phrase.
 fn ends_with(said: &[(String, usize)], phrase: &[&str]) -> bool {
     said.len() >= phrase.len()
         && said[said.len() - phrase.len()..]

@@ -1,10 +1,11 @@
-//! The layer rule: a crate uses lower layers only, and of those only what the layer table gives it.
+//! The layer rule: a crate uses only lower layers, and of those only the crates listed in the layer
+//! table.
 
 use super::crates::{self, Crate, Place};
 use super::workspace::{Package, Use};
 use super::{Finding, Workspace};
 
-/// Crates whose errors may be `anyhow`'s: those that only a person reads.
+/// Crates that may return `anyhow` errors, because only humans read their errors.
 const ANYHOW: [&str; 4] = ["cli", "bench", "research", "xtask"];
 
 /// Checks every package against the layer table.
@@ -38,7 +39,8 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// Returns why a package of `member` may not depend on the package `name`, if so.
+/// Returns the reason why a package of `member` may not depend on the package `name`, or `None` if
+/// it may.
 fn refuse(workspace: &Workspace, member: &Crate, name: &str, used: Use) -> Option<String> {
     if name == "anyhow" && used == Use::Normal && !ANYHOW.contains(&member.name) {
         return Some(
@@ -50,7 +52,7 @@ fn refuse(workspace: &Workspace, member: &Crate, name: &str, used: Use) -> Optio
     let other = crates::named(Workspace::crate_of(&other.folder))?;
     let (allowed, way) = match used {
         Use::Normal => (member.may_use(other.name) || member.name == other.name, "uses"),
-        // Tests may want features of their own crate.
+        // Tests may enable features of their own crate.
         Use::Development => (
             member.name == other.name || member.may_test_with(other),
             "is tested with",
@@ -84,7 +86,7 @@ mod tests {
     use super::*;
     use crate::tidy::workspace::lines;
 
-    /// A package: its folder, its name, what it depends on.
+    /// A package: its folder, its name, its dependencies.
     type Planted<'a> = (&'a str, &'a str, &'a [(&'a str, Use)]);
 
     fn findings(extra: &[Planted<'_>]) -> Vec<String> {

@@ -1,5 +1,5 @@
-//! Cuts Rust text into tokens and comments. It accepts what the compiler accepts and never fails:
-//! text that no compiler would take gives tokens that no check looks for.
+//! Splits Rust text into tokens and comments. It accepts everything that the compiler accepts and
+//! never fails: invalid text yields tokens that no check matches.
 
 use super::source::{Comment, Kind, Token};
 
@@ -91,7 +91,7 @@ fn is_word(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// Returns the length of a block comment; they nest.
+/// Returns the length of a block comment. Block comments nest.
 fn block_comment_len(text: &str) -> usize {
     let (mut at, mut depth) = (0, 0);
     while at < text.len() {
@@ -109,8 +109,8 @@ fn block_comment_len(text: &str) -> usize {
     text.len()
 }
 
-/// Returns a literal in quotes at the start of a text: its length, and where its contents begin and
-/// end.
+/// Parses a quoted literal at the start of a text. Returns its length, and the start and end of its
+/// contents.
 fn literal(text: &str) -> Option<(usize, usize, usize)> {
     if !text.starts_with(['"', '\'', 'b', 'c', 'r']) {
         return None;
@@ -145,8 +145,8 @@ fn literal(text: &str) -> Option<(usize, usize, usize)> {
     Some((text.len(), from, text.len()))
 }
 
-/// Returns whether a text that begins with an apostrophe begins with a character rather than a
-/// lifetime.
+/// Returns whether a text that starts with an apostrophe starts with a character literal. Otherwise
+/// it is a lifetime.
 fn is_character(text: &str) -> bool {
     let mut chars = text.chars().skip(1);
     match (chars.next(), chars.next()) {

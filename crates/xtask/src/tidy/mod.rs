@@ -1,13 +1,13 @@
 //! The checks of `xtask tidy`.
 //!
-//! *Knows*: which rules of the project text can show, and where each stands.
+//! *Knows*: the project rules that can be checked in text, and the file that implements each.
 //!
-//! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a
+//! *Does not know*: Rust's grammar beyond tokens. Rules that need types belong to clippy or to a
 //! test.
 //!
-//! *Read in this order*: `source.rs` and `workspace.rs` (the material), `crates.rs` (the table of
-//! layers), then the checks: `layers.rs`, `modules.rs`, `circles.rs`, `documents.rs`, `formats.rs`,
-//! `io.rs`, `decoders.rs`, `unfinished.rs`, `headers.rs`, `unknown.rs`, `tuning.rs`, `packages.rs`,
+//! *Read in this order*: `source.rs` and `workspace.rs` (the input), `crates.rs` (the layer table),
+//! then the checks: `layers.rs`, `modules.rs`, `circles.rs`, `documents.rs`, `formats.rs`, `io.rs`,
+//! `decoders.rs`, `unfinished.rs`, `headers.rs`, `unknown.rs`, `tuning.rs`, `packages.rs`,
 //! `language.rs`, and `sizes.rs` with `ratchet.rs`.
 
 pub mod circles;
@@ -35,19 +35,19 @@ pub use workspace::Workspace;
 
 use std::fmt;
 
-/// One thing to mend: where it is, what is wrong, what to do.
+/// A violation: its location, its description, and the fix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// The file, relative to the workspace.
+    /// File path, relative to the workspace.
     pub path: String,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong and what to do about it.
+    /// Description of the violation and of the fix.
     pub text: String,
 }
 
 impl Finding {
-    /// A finding at a line of a file.
+    /// Creates a finding for a line of a file.
     #[must_use]
     pub fn new(path: &str, line: usize, text: impl Into<String>) -> Finding {
         let text = text.into();
@@ -65,7 +65,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Every finding of every check, by file and line.
+/// Runs every check. Returns the findings ordered by file and line.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let checks = [

@@ -1,11 +1,11 @@
-//! Dead files: every Rust file is reached from a target of its package by `mod` declarations, and
-//! none of those is commented out.
+//! Dead files: every Rust file is reachable from a target of its package through `mod`
+//! declarations, and no `mod` declaration is commented out.
 
 use super::source::Kind;
 use super::{Finding, Source, Workspace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Finds Rust files that nothing reaches and `mod` declarations in comments.
+/// Finds unreachable Rust files and commented-out `mod` declarations.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let sources: BTreeMap<&str, &Source> = workspace
@@ -40,7 +40,7 @@ fn folder_of(path: &str) -> String {
         .map_or_else(String::new, |(folder, _)| folder.to_owned())
 }
 
-/// Marks a file and the files of its modules, which are looked for in `folder`.
+/// Marks a file and, recursively, its module files, which are searched in `folder`.
 fn reach(sources: &BTreeMap<&str, &Source>, path: &str, folder: &str, reached: &mut BTreeSet<String>) {
     let Some(source) = sources.get(path) else { return };
     if !reached.insert(path.to_owned()) {
@@ -59,17 +59,18 @@ fn reach(sources: &BTreeMap<&str, &Source>, path: &str, folder: &str, reached: &
     }
 }
 
-/// A file that another one names: where it may be, and whether by a plain `mod name;`.
+/// A file that another file refers to: the candidate paths, and whether a plain `mod name;` refers
+/// to it.
 struct Child {
     candidates: Vec<String>,
     plain: bool,
 }
 
-/// Returns the files that a file's `mod name;`, `#[path = "…"] mod name;` and `include!("…")` mean.
+/// Returns the files that `mod name;`, `#[path = "…"] mod name;` and `include!("…")` refer to.
 fn children(source: &Source, folder: &str) -> Vec<Child> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
-    // Name and brace depth of the inline modules around.
+    // Name and brace depth of the enclosing inline modules.
     let mut inline: Vec<(String, usize)> = Vec::new();
     let mut depth = 0;
     let mut named: Option<&str> = None; // by a `#[path = "…"]` that waits for its `mod`
@@ -121,7 +122,7 @@ fn children(source: &Source, folder: &str) -> Vec<Child> {
     found
 }
 
-/// Returns a path without `.` and `..`.
+/// Normalises a path: removes `.` and resolves `..`.
 fn normal(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {

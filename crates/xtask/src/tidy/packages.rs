@@ -1,13 +1,13 @@
-//! The package rule: a crate that can be published says what it is and under which licence, and
-//! depends on crates of the workspace by their versions.
+//! The package rule: a publishable crate has a description and a licence, and refers to crates of
+//! the workspace by version.
 
 use super::workspace::Publication;
 use super::{Finding, Workspace};
 
-/// The licences' texts, which stand in the folder of every such crate.
+/// Files with the licence texts, required in the folder of every publishable crate.
 const LICENSES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Checks every package that can be published.
+/// Checks every publishable package.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();

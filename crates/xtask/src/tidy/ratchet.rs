@@ -1,31 +1,31 @@
-//! The numbers that may only go down, in `crates/xtask/ratchet.toml`: a comment or `name = number`
-//! a line.
+//! The numbers in `crates/xtask/ratchet.toml`, which may only decrease. Each line is a comment or
+//! `name = number`.
 
 use super::{Workspace, sizes};
 use anyhow::{Context, Result, bail};
 use std::fs;
 
-/// The worst that the workspace may hold.
+/// Upper limits for the workspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ratchet {
-    /// Lines of code of the longest file. It binds above the aim for nine files in ten.
+    /// Lines of code of the longest file. Effective only above the aim for nine files in ten.
     pub longest_file: usize,
-    /// Lines of code of the longest function. It binds above the aim.
+    /// Lines of code of the longest function. Effective only above the aim for functions.
     pub longest_function: usize,
-    /// How many functions are over the aim.
+    /// Number of functions longer than the aim.
     pub long_functions: usize,
-    /// How many lines say `tidy: allow`.
+    /// Number of lines with `tidy: allow`.
     pub allowances: usize,
 }
 
 impl Ratchet {
-    /// Where the numbers are.
+    /// Path of the file with the numbers.
     pub const PATH: &str = "crates/xtask/ratchet.toml";
 
-    /// Reads the numbers.
+    /// Parses the numbers.
     ///
     /// # Errors
-    /// When a line is neither comment nor number, a name is unknown, or one is missing.
+    /// A line that is neither a comment nor a number, an unknown name, or a missing one.
     pub fn parse(text: &str) -> Result<Ratchet> {
         let mut ratchet = Ratchet::default();
         let mut missing: Vec<&str> = ratchet.fields().map(|(name, _)| name).to_vec();
@@ -55,7 +55,7 @@ impl Ratchet {
         Ok(ratchet)
     }
 
-    /// The same text with these numbers, comments kept.
+    /// Returns the same text with these numbers. Comments are kept.
     #[must_use]
     pub fn write_into(mut self, text: &str) -> String {
         let fields = self.fields();
@@ -69,7 +69,7 @@ impl Ratchet {
         text.lines().map(|text| line(text) + "\n").collect()
     }
 
-    /// Each number the lower of the two.
+    /// Returns the lower value of each pair of numbers.
     #[must_use]
     pub fn lower_of(mut self, mut other: Ratchet) -> Ratchet {
         let values = other.fields().map(|(_, value)| *value);
@@ -89,10 +89,10 @@ impl Ratchet {
     }
 }
 
-/// Lowers the committed numbers to what the workspace holds. Never raises one (X3).
+/// Lowers the committed numbers to the current state of the workspace. Never raises one (X3).
 ///
 /// # Errors
-/// When the file cannot be read or written.
+/// I/O errors of the file.
 pub fn lower(workspace: &mut Workspace) -> Result<()> {
     let path = workspace.root.join(Ratchet::PATH);
     let text = fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;

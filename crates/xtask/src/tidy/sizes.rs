@@ -1,19 +1,19 @@
-//! Files small enough to hold in the head: median and 90th percentile, longest file, long
-//! functions. What the aims do not forbid outright, the ratchet keeps from growing.
+//! File and function sizes: median and 90th percentile of files, longest file, long functions. The
+//! ratchet limits the growth of sizes that the aims do not forbid.
 
 use super::ratchet::Ratchet;
 use super::{Finding, Source, Workspace, formats};
 
-/// Half of all files have at most this many lines of code.
+/// Maximum median length of a file, in lines of code.
 pub const MEDIAN: usize = 200;
-/// Nine files in ten have at most this many.
+/// Maximum 90th percentile of file lengths, in lines of code.
 pub const NINE_IN_TEN: usize = 500;
-/// No file has more.
+/// Maximum length of any file, in lines of code.
 pub const LONGEST: usize = 1000;
-/// Functions are rarely longer than this.
+/// Aim for the length of a function, in lines of code. Longer functions count towards the ratchet.
 pub const FUNCTION: usize = 70;
 
-/// Checks the aims, and that nothing exceeds the ratchet.
+/// Checks the aims and the ratchet.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -73,7 +73,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// What the workspace holds today, in the ratchet's terms.
+/// Measures the current state of the workspace in the ratchet's terms.
 #[must_use]
 pub fn measure(workspace: &Workspace) -> Ratchet {
     let functions = long_functions(workspace);
@@ -85,7 +85,7 @@ pub fn measure(workspace: &Workspace) -> Ratchet {
     }
 }
 
-/// Every file with its lines of code, shortest first.
+/// Returns every file with its lines of code, shortest first.
 fn by_length(workspace: &Workspace) -> Vec<(usize, &Source)> {
     let mut files: Vec<_> = workspace
         .sources
@@ -96,7 +96,7 @@ fn by_length(workspace: &Workspace) -> Vec<(usize, &Source)> {
     files
 }
 
-/// Functions over the aim: lines of code, file, name, line.
+/// Returns the functions longer than the aim: lines of code, file, name, line.
 fn long_functions(workspace: &Workspace) -> Vec<(usize, &Source, &str, usize)> {
     let of = |source| {
         let functions = Source::functions(source).into_iter();

@@ -1,9 +1,9 @@
-//! One Rust file as tokens and comments: enough to tell code from words about code, and test code
-//! from the rest.
+//! A Rust file split into tokens and comments. This distinguishes code from comments and strings,
+//! and test code from other code.
 
 use std::ops::RangeInclusive;
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A name, keyword, number or lifetime.
@@ -14,19 +14,19 @@ pub enum Kind {
     Mark(char),
 }
 
-/// A token and the lines it covers.
+/// A token with its line range.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// What it is.
+    /// Kind and text.
     pub kind: Kind,
-    /// The line on which it begins, from 1.
+    /// First line, from 1.
     pub line: usize,
-    /// The line on which it ends.
+    /// Last line, inclusive.
     pub last_line: usize,
 }
 
 impl Token {
-    /// Returns the word, if it is one.
+    /// Returns the text of a word token, or `None` for other tokens.
     #[must_use]
     pub fn word(&self) -> Option<&str> {
         match &self.kind {
@@ -35,39 +35,39 @@ impl Token {
         }
     }
 
-    /// Returns whether it is this punctuation character.
+    /// Returns whether the token is this punctuation character.
     #[must_use]
     pub fn is(&self, mark: char) -> bool {
         self.kind == Kind::Mark(mark)
     }
 }
 
-/// A line of comment, without what marks it as one.
+/// One line of a comment, without its comment marker.
 #[derive(Clone, Debug)]
 pub struct Comment {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What it says, from behind the slashes.
+    /// Text after the slashes.
     pub text: String,
-    /// Columns of the whole line, code before the comment included.
+    /// Width of the whole line in columns, including any code before the comment.
     pub width: usize,
 }
 
-/// A Rust file.
+/// A parsed Rust file.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Where it is, relative to the workspace, with forward slashes.
+    /// Path relative to the workspace, with forward slashes.
     pub path: String,
-    /// The code.
+    /// Tokens of the code, in order.
     pub tokens: Vec<Token>,
-    /// The comments, one element a line.
+    /// Comments, one element per line.
     pub comments: Vec<Comment>,
     test_regions: Vec<RangeInclusive<usize>>,
     code_lines: Vec<usize>,
 }
 
 impl Source {
-    /// Cuts a file into tokens.
+    /// Parses a file into tokens and comments.
     #[must_use]
     pub fn new(path: &str, text: &str) -> Source {
         let (tokens, mut comments) = super::lexer::cut(text);
@@ -92,21 +92,21 @@ impl Source {
         }
     }
 
-    /// Returns how many lines hold code (not blank, not only comment), from one line to another.
+    /// Returns the number of lines with code (neither blank nor only comment) in a range of lines.
     #[must_use]
     pub fn code_lines_in(&self, lines: RangeInclusive<usize>) -> usize {
         let before = |line: usize| self.code_lines.partition_point(|&at| at < line);
         before(lines.end() + 1) - before(*lines.start())
     }
 
-    /// Returns how many lines of the file hold code.
+    /// Returns the number of lines with code in the file.
     #[must_use]
     pub fn code_len(&self) -> usize {
         self.code_lines.len()
     }
 
-    /// Returns the lines where a piece of Rust begins, compared token by token, so that neither
-    /// comments nor strings match.
+    /// Returns the lines where a piece of Rust code begins. Tokens are compared, so comments and
+    /// strings never match.
     ///
     /// ```
     /// let source = xtask::tidy::Source::new("a.rs", "// std::fs\nuse std :: fs;");
@@ -128,7 +128,7 @@ impl Source {
             .collect()
     }
 
-    /// Returns whether a line is test code: in a file of tests, or in an item under `#[cfg(test)]`.
+    /// Returns whether a line is test code: in a test file, or in an item under `#[cfg(test)]`.
     #[must_use]
     pub fn is_test(&self, line: usize) -> bool {
         let test_file = self.file_name() == "tests.rs"
@@ -139,13 +139,13 @@ impl Source {
         test_file || self.test_regions.iter().any(|region| region.contains(&line))
     }
 
-    /// Returns the last part of the path.
+    /// Returns the last component of the path.
     #[must_use]
     pub fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Returns the lines that say `tidy: allow <rule>: <why>`.
+    /// Returns the lines with a comment `tidy: allow <rule>: <why>`.
     pub fn allowances<'a>(&'a self, rule: &'a str) -> impl Iterator<Item = usize> + 'a {
         self.comments
             .iter()
@@ -153,7 +153,7 @@ impl Source {
             .map(|comment| comment.line)
     }
 
-    /// Returns whether a comment on the line, or directly above it, allows what the rule forbids.
+    /// Returns whether a comment on the line, or directly above it, allows a violation of the rule.
     #[must_use]
     pub fn allows(&self, rule: &str, line: usize) -> bool {
         let mut top = line;
@@ -165,7 +165,7 @@ impl Source {
         self.allowances(rule).any(|at| (top..=line).contains(&at))
     }
 
-    /// Functions with a body: name, first line, last line.
+    /// Returns the functions with a body: name, first line, last line.
     #[must_use]
     pub fn functions(&self) -> Vec<(&str, usize, usize)> {
         let mut found = Vec::new();
@@ -181,13 +181,13 @@ impl Source {
     }
 }
 
-/// Returns what a comment allows, if it says so with a reason.
+/// Returns the rule that a comment allows. A reason of at least 20 characters is required.
 fn allowance(comment: &str) -> Option<&str> {
     let (rule, why) = comment.trim().strip_prefix("tidy: allow ")?.split_once(':')?;
     (why.trim().len() >= 20).then_some(rule.trim())
 }
 
-/// Returns the index of the token that ends the item around `at`: its `;`, or the brace that closes
+/// Returns the index of the last token of the item around `at`: its `;`, or the closing brace of
 /// its body.
 fn end_of_item(tokens: &[Token], at: usize) -> Option<usize> {
     let mut depth = 0usize;
@@ -207,7 +207,7 @@ fn end_of_item(tokens: &[Token], at: usize) -> Option<usize> {
     None
 }
 
-/// Returns the lines of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`.
+/// Returns the line ranges of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn test_regions(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     let starts = |pattern: &str, at: usize| {
         let (wanted, _) = super::lexer::cut(pattern);
@@ -216,8 +216,8 @@ fn test_regions(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     let mut regions = Vec::new();
     for at in 0..tokens.len() {
         if starts("#[cfg(test)]", at) || starts("#[cfg(all(test", at) {
-            // Behind the attribute's closing bracket the item begins; more attributes in between do
-            // no harm.
+            // The item begins after the closing bracket of the attribute. Further attributes in
+            // between are harmless.
             let close = (at..tokens.len()).find(|&index| tokens[index].is(']'));
             if let Some(end) = close.and_then(|close| end_of_item(tokens, close + 1)) {
                 regions.push(tokens[at].line..=tokens[end].last_line);

@@ -1,15 +1,15 @@
-//! Tuning is frozen: every constant of the files that steer caches, read-ahead and compaction
-//! stands in one table, with its value, what it does and where it was measured. A new one, or
-//! another value, is a line there and a measurement.
+//! Tuning constants are frozen: one table lists every constant of the files that control caches,
+//! read-ahead and compaction, with its value, its effect and its measurement. A new constant or a
+//! new value requires a row and a measurement there.
 
 use super::source::{Kind, Token};
 use super::workspace::Document;
 use super::{Finding, Source, Workspace};
 
-/// The table.
+/// Path of the table.
 const TABLE: &str = "docs/tuning-constants.md";
 
-/// Checks the files that the table has headings for: `## crates/…/share.rs`.
+/// Checks the files that have a heading in the table: `## crates/…/share.rs`.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let Some(table) = workspace.documents.iter().find(|document| document.path == TABLE) else {
@@ -51,14 +51,14 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// A line of the table: `| NAME | value | what | measured |`.
+/// A row of the table: `| NAME | value | what | measured |`.
 struct Row {
     line: usize,
     name: String,
     value: String,
 }
 
-/// The sections of the table: line, file, rows.
+/// Returns the sections of the table: line, file, rows.
 fn sections(table: &Document) -> Vec<(usize, String, Vec<Row>)> {
     let mut sections: Vec<(usize, String, Vec<Row>)> = Vec::new();
     for (index, text) in table.text.lines().enumerate() {
@@ -84,7 +84,7 @@ fn sections(table: &Document) -> Vec<(usize, String, Vec<Row>)> {
     sections
 }
 
-/// The constants of a file outside of its tests: name, value as it is written, line.
+/// Returns the constants of a file outside its tests: name, value as written, line.
 fn constants(source: &Source) -> Vec<(String, String, usize)> {
     let mut found = Vec::new();
     for (at, pair) in source.tokens.windows(2).enumerate() {
@@ -107,7 +107,7 @@ fn constants(source: &Source) -> Vec<(String, String, usize)> {
     found
 }
 
-/// Tokens as they are written, with one space around operators: `64 << 10`.
+/// Renders tokens without whitespace, except one space between adjacent words: `64<<10`.
 fn written(tokens: &[Token]) -> String {
     let mut text = String::new();
     for token in tokens {

@@ -1,11 +1,11 @@
-//! Rule 17: nothing unfinished, nothing switched off, no feature that nothing tests.
+//! Rule 17: no unfinished code, no disabled tests, no untested features.
 
 use super::{Finding, Workspace};
 
-/// Macros that stand where code should.
+/// Macros that are placeholders or debugging aids.
 const MACROS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 
-/// Marks that promise work for later.
+/// Markers of postponed work.
 const MARKS: [&str; 4] = ["FIXME", "XXX", "TODO", "HACK"];
 
 /// Checks every file and every feature.

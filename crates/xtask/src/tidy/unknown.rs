@@ -1,16 +1,15 @@
-//! What a header says that its folder does not know, it does not import: a crate or a module that
-//! *Does not know* lists by its bare name. Clauses ("what is in a node") are about meaning, which
-//! text does not show.
+//! A folder must not import a crate or module that its header lists by bare name under *Does not
+//! know*. Longer clauses ("what is in a node") describe meaning and cannot be checked in text.
 
 use super::headers::paragraph;
 use super::{Finding, Source, Workspace, crates};
 use std::collections::BTreeMap;
 
-/// Where the paragraph begins.
+/// Label of the paragraph.
 const DOES_NOT_KNOW: &str = "*Does not know*";
 
-/// Checks the header of every library and of every folder of the product against what the files
-/// below it import.
+/// Checks the header of every library and of every product folder against the imports of the files
+/// below it.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let headers = workspace.sources.iter().filter(|source| {
@@ -53,14 +52,14 @@ fn of_header(workspace: &Workspace, header: &Source) -> Vec<Finding> {
     known.collect()
 }
 
-/// The things of a list that are one word, without articles: "keys, the tree; what a page means"
-/// has "keys" and "tree".
+/// Returns the one-word entries of a list, without articles: "keys, the tree; what a page means"
+/// yields "keys" and "tree".
 fn bare_names(text: &str) -> Vec<String> {
     let text = text.trim_end_matches('.').replace(". ", "; ");
     let clauses = text
         .split(';')
         .map(|clause| clause.trim().trim_start_matches(':').trim());
-    // "That is the store's" says who knows, not what is unknown.
+    // "That is the store's" names the owner, not an unknown module.
     let lists = clauses.filter(|clause| !clause.starts_with("that is") && !clause.starts_with("that are"));
     let items = lists
         .flat_map(|list| list.split(','))
@@ -76,13 +75,13 @@ fn bare_names(text: &str) -> Vec<String> {
     one_word.collect()
 }
 
-/// Whether a module is what a word of prose names, in the singular or the plural.
+/// Returns whether a word of prose names the module, in the singular or the plural.
 fn is_same(module: &str, word: &str) -> bool {
     module == word || module.strip_suffix('s') == Some(word) || word.strip_suffix('s') == Some(module)
 }
 
-/// Crates and modules that a file imports from outside of a folder, with the lines: the crate's
-/// short name, and the first module of a path.
+/// Returns the crates and modules that a file imports from outside its folder, with the lines: the
+/// short crate name, and the first module of a path.
 fn imports(source: &Source, folder: &str) -> Vec<(String, usize)> {
     let own = folder
         .split("/src/")

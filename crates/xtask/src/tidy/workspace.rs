@@ -1,5 +1,5 @@
-//! What there is to check: the Rust files, documents and manifests of the workspace, of `fuzz/` and
-//! of `research/`.
+//! The input of all checks: the Rust files, documents and manifests of the workspace, of `fuzz/`
+//! and of `research/`.
 
 use super::Source;
 use super::language::Limits;
@@ -11,84 +11,83 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a dependency is for.
+/// Purpose of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// The crate itself, or its build script.
+    /// Used by the crate or its build script.
     Normal,
-    /// Its tests, benches and examples.
+    /// Used only by tests, benches and examples.
     Development,
 }
 
-/// A crate of the workspace.
+/// A package of the workspace.
 #[derive(Clone, Debug)]
 pub struct Package {
-    /// Its name.
+    /// Package name.
     pub name: String,
-    /// Its folder, relative to the workspace.
+    /// Folder, relative to the workspace.
     pub folder: String,
-    /// The root files of its targets, relative to the workspace.
+    /// Root files of the targets, relative to the workspace.
     pub roots: Vec<String>,
-    /// The names of the packages it depends on.
+    /// Names of the packages that it depends on, with the purpose of each dependency.
     pub dependencies: Vec<(String, Use)>,
-    /// The features it declares.
+    /// Names of the declared features.
     pub features: Vec<String>,
-    /// What it says about itself, if it can be published.
+    /// Publication metadata. `None` if the package cannot be published.
     pub publication: Option<Publication>,
 }
 
-/// What a package says that can be published.
+/// Manifest data that publication requires.
 #[derive(Clone, Debug)]
 pub struct Publication {
-    /// Whether it says what it is.
+    /// Whether the manifest has a description.
     pub has_description: bool,
-    /// Whether it says under which licence.
+    /// Whether the manifest names a licence.
     pub has_license: bool,
-    /// Whether it names a page to read.
+    /// Whether the manifest names a readme.
     pub has_readme: bool,
-    /// The crates of the workspace that it depends on, except for its tests, and whether each is
-    /// named by its version.
+    /// Workspace crates among the dependencies, except those of tests, and whether each is
+    /// specified by version.
     pub local: Vec<(String, bool)>,
 }
 
 /// A Markdown file.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// Where it is, relative to the workspace.
+    /// Path relative to the workspace, with forward slashes.
     pub path: String,
-    /// Its text.
+    /// Full text.
     pub text: String,
 }
 
-/// Everything that the checks look at.
+/// The input of all checks.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
-    /// Its folder.
+    /// Root folder of the workspace.
     pub root: PathBuf,
-    /// The Rust files below `src`, `tests`, `benches`, `examples` and `fuzz_targets` of every
-    /// package.
+    /// Rust files below `src`, `tests`, `benches`, `examples` and `fuzz_targets` of every package.
     pub sources: Vec<Source>,
-    /// The Markdown files.
+    /// All Markdown files.
     pub documents: Vec<Document>,
-    /// The packages.
+    /// All packages.
     pub packages: Vec<Package>,
-    /// Every file that is not built, relative to the workspace.
+    /// All files except build output and version control, relative to the workspace.
     pub files: BTreeSet<String>,
     /// The text of `.ci/run` and `.ci/nightly`.
     pub ci: String,
-    /// The numbers that may only go down.
+    /// Committed limits that may only decrease.
     pub ratchet: Ratchet,
-    /// How many findings of language each crate may have.
+    /// Maximum number of language findings per crate.
     pub language: Limits,
-    /// Commits whose subjects are checked: short hash and subject. None where there is no history.
+    /// Commits whose subjects are checked: short hash and subject. Empty without a git history.
     pub subjects: Vec<(String, String)>,
 }
 
 impl Workspace {
-    /// Reads the workspace around a folder.
+    /// Loads the workspace that contains a folder.
     ///
     /// # Errors
-    /// When Cargo cannot describe it or a file cannot be read.
+    /// Cargo cannot describe the workspace, or a file cannot be read.
     pub fn load(inside: &Path) -> Result<Workspace> {
         let metadata = describe(inside, None)?;
         let root = metadata.workspace_root.clone().into_std_path_buf();
@@ -142,7 +141,7 @@ impl Workspace {
         })
     }
 
-    /// Returns how much there is, in words.
+    /// Summarises the size of the workspace in words.
     #[must_use]
     pub fn summary(&self) -> String {
         let lines: usize = self.sources.iter().map(Source::code_len).sum();
@@ -151,8 +150,8 @@ impl Workspace {
         format!("{packages} packages, {files} Rust files with {lines} lines of code, {documents} documents")
     }
 
-    /// Returns the name of the crate that a path is in: `storage` for `crates/storage/src/lib.rs`,
-    /// `fuzz` for what is there.
+    /// Returns the name of the crate that contains a path: `storage` for
+    /// `crates/storage/src/lib.rs`, `fuzz` for files below `fuzz/`.
     #[must_use]
     pub fn crate_of(path: &str) -> &str {
         let path = path.strip_prefix("crates/").unwrap_or(path);
@@ -160,8 +159,8 @@ impl Workspace {
     }
 }
 
-/// Returns the commits since one, merges left out. None without git, without history, or if that
-/// commit is not in it.
+/// Returns the commits after the given one, without merges. Empty without git, without history, or
+/// if that commit is missing from the history.
 fn subjects(root: &Path, since: &str) -> Vec<(String, String)> {
     if since.is_empty() {
         return Vec::new();
@@ -228,7 +227,7 @@ fn packages(metadata: &Metadata, root: &Path) -> Vec<Package> {
     metadata.packages.iter().map(package).collect()
 }
 
-/// Returns what a package says about itself, if it can be published.
+/// Returns the publication metadata of a package, or `None` if it cannot be published.
 fn publication(package: &cargo_metadata::Package) -> Option<Publication> {
     if package.publish.as_ref().is_some_and(Vec::is_empty) {
         return None;
@@ -246,7 +245,7 @@ fn publication(package: &cargo_metadata::Package) -> Option<Publication> {
     })
 }
 
-/// Every file below a folder but what is built or belongs to version control.
+/// Collects every file below a folder except build output and version control.
 fn collect(root: &Path, folder: &Path, files: &mut BTreeSet<String>) -> Result<()> {
     const SKIPPED: [&str; 5] = [".git", "target", "artifacts", "corpus", "proptest-regressions"];
     for entry in fs::read_dir(folder).with_context(|| format!("{} cannot be listed", folder.display()))? {
@@ -267,7 +266,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeSet<String>) -> Result<(
 
 #[cfg(test)]
 impl Workspace {
-    /// Returns a workspace of planted files, for the tests of the checks.
+    /// Creates a workspace of in-memory files for the tests of the checks.
     pub(crate) fn planted(files: &[(&str, &str)]) -> Workspace {
         let rust = |path: &str| {
             Path::new(path)
@@ -298,7 +297,7 @@ impl Workspace {
         }
     }
 
-    /// The same with one more package.
+    /// Adds a package to the workspace.
     pub(crate) fn with_package(
         mut self,
         folder: &str,
@@ -324,7 +323,7 @@ impl Workspace {
     }
 }
 
-/// Returns what the findings of a check say, a line each, for tests.
+/// Returns the texts of a check's findings, one per line, for tests.
 #[cfg(test)]
 pub(crate) fn lines(findings: &[super::Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
