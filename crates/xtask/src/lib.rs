@@ -12,7 +12,7 @@
 //! Invariants:
 //!
 //! - **X1** A check reads only the workspace passed to it, so each check can be tested on planted
-//! violations.
+//!   violations.
 //! - **X2** A finding names the file and the line, and tells how to fix the violation.
 //! - **X3** The ratchet only goes down: no command raises a number in `ratchet.toml`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
