@@ -25,7 +25,7 @@ pub(crate) enum Structure {
 }
 
 /// Constant properties of a kind of structure.
-struct Facts {
+struct StructureFacts {
     structure: Structure,
     /// Number of the kind.
     kind: u8,
@@ -40,29 +40,29 @@ struct Facts {
 }
 
 /// Properties of every structure, by dictionary number.
-const FACTS: [Facts; 6] = [
-    Facts {
+const FACTS: [StructureFacts; 6] = [
+    StructureFacts {
         name: "tiered",
         ..of_kind(Structure::Tiered, 1, 0)
     },
-    Facts {
+    StructureFacts {
         name: "map",
         ..of_kind(Structure::Map, 250, 1)
     },
-    Facts {
+    StructureFacts {
         name: "levels",
         ..of_kind(Structure::Levels, 2, 2)
     },
-    Facts {
+    StructureFacts {
         name: "hashed",
         is_ordered: false,
         ..of_kind(Structure::Hashed, 3, 3)
     },
-    Facts {
+    StructureFacts {
         name: "paged",
         ..of_kind(Structure::Paged, 4, 4)
     },
-    Facts {
+    StructureFacts {
         name: "volatile",
         lasts: false,
         ..of_kind(Structure::Volatile, 8, 8)
@@ -70,8 +70,8 @@ const FACTS: [Facts; 6] = [
 ];
 
 /// Returns the properties of a persistent, ordered structure.
-const fn of_kind(structure: Structure, kind: u8, dictionary: DictionaryId) -> Facts {
-    Facts {
+const fn of_kind(structure: Structure, kind: u8, dictionary: DictionaryId) -> StructureFacts {
+    StructureFacts {
         structure,
         kind,
         dictionary,
@@ -97,8 +97,8 @@ impl Structure {
         all
     };
 
-    fn facts(self) -> &'static Facts {
-        static ALL: [Facts; FACTS.len()] = FACTS;
+    fn facts(self) -> &'static StructureFacts {
+        static ALL: [StructureFacts; FACTS.len()] = FACTS;
         &ALL[self as usize]
     }
 

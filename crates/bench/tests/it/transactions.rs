@@ -85,7 +85,7 @@ enum Fault {
     Conflicts,
     /// Every hundredth commit of one or two pairs is acknowledged without effect.
     LosesCommits,
-    /// A commit that meets a conflict takes effect nevertheless.
+    /// Commits despite a conflict.
     KeepsWhatItRefuses,
     /// The last keyspace loses all puts.
     Forgets,

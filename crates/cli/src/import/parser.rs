@@ -16,7 +16,7 @@ pub(super) const MAX_WRITTEN: usize = MAX_VALUE - (64 << 10);
 /// Approximate overhead of a change besides its key and value, in bytes.
 pub(super) const EXTRA: usize = 32;
 
-/// What the store contains of the rows before a fault that ends the import.
+/// Contents of the store from the rows before a fault that ends the import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// All of them.

@@ -130,28 +130,28 @@ fn unknown(entry: &Entry) -> Error {
 }
 
 /// Reports the progress of a check.
-type Tell<'t> = dyn FnMut(Checked) -> Result<()> + 't;
+type ProgressReport<'t> = dyn FnMut(Checked) -> Result<()> + 't;
 
 /// Checks the data that a root references, which has a number of live bytes.
-type Check = fn(Files<'_>, &Arc<dyn Directory>, &[u8], u64, &mut Tell<'_>) -> Result<Findings>;
+type RootCheck = fn(Files<'_>, &Arc<dyn Directory>, &[u8], u64, &mut ProgressReport<'_>) -> Result<Findings>;
 
 /// Operations on the root of a structure, for open and closed stores.
-struct Roots {
+struct RootFunctions {
     /// Returns every extent that the root references.
     reached: fn(Files<'_>, &[u8]) -> Result<Vec<Reached>>,
     /// Searches for damage, and returns the extents of the intact data.
     survey: fn(Files<'_>, &Manifest, &Entry, &mut Surveyed) -> Result<Vec<Reached>>,
-    check: Check,
+    check: RootCheck,
 }
 
-fn of(structure: Structure) -> Roots {
+fn of(structure: Structure) -> RootFunctions {
     match structure {
-        Structure::Tiered => Roots {
+        Structure::Tiered => RootFunctions {
             reached: tiered::reached,
             survey: survey_tree,
             check: |files, _, root, live_bytes, tell| tiered::check_files(files, root, live_bytes, tell),
         },
-        Structure::Levels => Roots {
+        Structure::Levels => RootFunctions {
             reached: levels::reached,
             survey: |files, manifest, entry, surveyed| {
                 let reached = levels::reached(files, &entry.root);
@@ -159,23 +159,23 @@ fn of(structure: Structure) -> Roots {
             },
             check: |files, _, root, live_bytes, tell| levels::check_files(files, root, live_bytes, tell),
         },
-        Structure::Hashed => Roots {
+        Structure::Hashed => RootFunctions {
             reached: hashed::reached,
             survey: survey_hashed,
             check: |files, _, root, live_bytes, tell| hashed::check_files(files, root, live_bytes, tell),
         },
         // Pages are stored in a separate file, which is opened for a survey.
-        Structure::Paged => Roots {
+        Structure::Paged => RootFunctions {
             reached: |_, _| Ok(Vec::new()),
             survey: |_, _, _, _| Ok(Vec::new()),
             check: |_, directory, root, _, _| paged::check_files(directory, root),
         },
         // The data is lost at every closing.
-        Structure::Volatile => Roots {
+        Structure::Volatile => RootFunctions {
             survey: |_, _, _, _| Ok(Vec::new()),
             ..of(Structure::Map)
         },
-        Structure::Map => Roots {
+        Structure::Map => RootFunctions {
             reached: map::reached,
             survey: |files, manifest, entry, surveyed| {
                 let reached = map::reached(files, &entry.root);

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 /// Identification of a version of a structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
+pub struct VersionStamp {
     /// Number of versions before this one.
     pub number: u64,
     /// Number of changes of the contents before this version.
@@ -41,20 +41,20 @@ pub struct Stamp {
     pub cut: Sequence,
 }
 
-impl Stamp {
+impl VersionStamp {
     /// Returns the stamp of the first version, which contains every commit up to `cut`.
     #[must_use]
-    pub fn first(cut: Sequence) -> Stamp {
-        Stamp {
+    pub fn first(cut: Sequence) -> VersionStamp {
+        VersionStamp {
             cut,
-            ..Stamp::default()
+            ..VersionStamp::default()
         }
     }
 
     /// Returns the stamp of the next version, with changed contents.
     #[must_use]
-    pub fn changed(self, cut: Sequence) -> Stamp {
-        Stamp {
+    pub fn changed(self, cut: Sequence) -> VersionStamp {
+        VersionStamp {
             contents: self.contents + 1,
             ..self.advanced(cut)
         }
@@ -65,9 +65,9 @@ impl Stamp {
     /// # Panics
     /// If `cut` is less than that of this version.
     #[must_use]
-    pub fn advanced(self, cut: Sequence) -> Stamp {
+    pub fn advanced(self, cut: Sequence) -> VersionStamp {
         assert!(cut >= self.cut, "a structure does not forget commits (H2)");
-        Stamp {
+        VersionStamp {
             number: self.number + 1,
             contents: self.contents,
             cut,
@@ -78,7 +78,7 @@ impl Stamp {
 /// An immutable state of a structure (H1).
 pub trait Version: Send + Sync {
     /// Returns the stamp of this version.
-    fn stamp(&self) -> &Stamp;
+    fn stamp(&self) -> &VersionStamp;
 }
 
 /// A version that is borrowed for a short time, without touching a shared reference count.
@@ -143,20 +143,20 @@ impl<V: Version> Versioned<V> {
 mod tests {
     use super::*;
 
-    impl Version for Stamp {
-        fn stamp(&self) -> &Stamp {
+    impl Version for VersionStamp {
+        fn stamp(&self) -> &VersionStamp {
             self
         }
     }
 
     #[test]
     fn a_version_stays_as_it_is_while_others_follow() {
-        let versioned = Versioned::new(Stamp::first(7));
+        let versioned = Versioned::new(VersionStamp::first(7));
         let first = versioned.load();
         versioned.publish(first.advanced(9));
         versioned.publish(versioned.peek().changed(9));
-        assert_eq!(*first, Stamp::first(7));
-        let now = Stamp {
+        assert_eq!(*first, VersionStamp::first(7));
+        let now = VersionStamp {
             number: 2,
             contents: 1,
             cut: 9,
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a version follows the current one (H2)")]
     fn a_version_that_was_overtaken_is_refused() {
-        let versioned = Versioned::new(Stamp::first(0));
+        let versioned = Versioned::new(VersionStamp::first(0));
         let next = versioned.peek().changed(1);
         versioned.publish(next);
         versioned.publish(next);

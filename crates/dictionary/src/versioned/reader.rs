@@ -1,6 +1,6 @@
 //! Lookups in one version of a structure.
 
-use super::{Peeked, Stamp, Version, Versioned};
+use super::{Peeked, Version, VersionStamp, Versioned};
 use crate::fetch::{Blocking, Fetch};
 use crate::gather::Gather;
 use crate::key::Key;
@@ -91,7 +91,7 @@ impl<'s, S: VersionSearch> VersionReader<'s, S> {
 
 impl<S: VersionSearch> fmt::Debug for VersionReader<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stamp { number, cut, .. } = self.version.stamp();
+        let VersionStamp { number, cut, .. } = self.version.stamp();
         f.debug_struct("VersionReader")
             .field("version", number)
             .field("cut", cut)

@@ -1,6 +1,6 @@
 //! The root of a structure whose checkpoint is a single blob.
 
-use super::Stamp;
+use super::VersionStamp;
 use crate::blob::{self, Blob, Root};
 use crate::read::Files;
 use alluvium_base::Purpose;
@@ -55,7 +55,7 @@ impl RootWriter {
     pub fn write(
         &mut self,
         store: &Store,
-        version: &Stamp,
+        version: &VersionStamp,
         inline: usize,
         encode: impl FnOnce() -> Vec<u8>,
     ) -> Result<&[u8]> {
@@ -122,7 +122,7 @@ mod tests {
         let directory = Arc::new(MemoryDirectory::new());
         let store = Store::create(directory, &StoreOptions::default(), b"").unwrap();
         let place = Place::new(Structure::Node, "a root", 0);
-        let (mut writer, mut stamp) = (RootWriter::default(), Stamp::first(0));
+        let (mut writer, mut stamp) = (RootWriter::default(), VersionStamp::first(0));
         for len in [0, INLINE, INLINE + 1, 300_000, 1] {
             stamp = stamp.changed(stamp.cut + 1);
             let bytes = vec![7; len];

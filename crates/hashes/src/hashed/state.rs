@@ -5,7 +5,7 @@ use super::policy::{HashStore, Held, Levels, View};
 use super::routing::Routing;
 use super::run::Run;
 use super::trees::{List, Planted, is_spent};
-use alluvium_dictionary::versioned::{self, RootWriter, Stamp};
+use alluvium_dictionary::versioned::{self, RootWriter, VersionStamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl Part {
 /// An immutable state of the structure (W1).
 #[derive(Clone, Debug, Default)]
 pub struct Version {
-    pub(super) stamp: Stamp,
+    pub(super) stamp: VersionStamp,
     /// Hash stores, newest first.
     pub(super) young: Vec<Arc<Young>>,
     pub(super) parts: Vec<Arc<Part>>,
@@ -86,7 +86,7 @@ pub struct Version {
 }
 
 impl versioned::Version for Version {
-    fn stamp(&self) -> &Stamp {
+    fn stamp(&self) -> &VersionStamp {
         &self.stamp
     }
 }

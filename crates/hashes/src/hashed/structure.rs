@@ -14,7 +14,7 @@ use alluvium_dictionary::home::{Home, judge};
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::ValuePointer;
-use alluvium_dictionary::versioned::{RootWriter, Stamp, Versioned};
+use alluvium_dictionary::versioned::{RootWriter, VersionStamp, Versioned};
 use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Place, Result, Structure};
@@ -108,7 +108,7 @@ impl Hashed {
     pub fn create(home: Home, options: HashedOptions, cut: Sequence) -> Result<Hashed> {
         options.validate()?;
         let version = Version {
-            stamp: Stamp::first(cut),
+            stamp: VersionStamp::first(cut),
             parts: vec![Arc::default(); options.parts()],
             ..Version::default()
         };
@@ -297,7 +297,7 @@ fn read(
     let opened = open_runs(store, &contents, lose)?;
     let young = opened.trimmed(&options);
     let version = Version {
-        stamp: Stamp::first(cut),
+        stamp: VersionStamp::first(cut),
         young,
         ..opened
     };

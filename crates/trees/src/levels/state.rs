@@ -8,7 +8,7 @@ use crate::run::{Built, Run, RunOptions, Use};
 use crate::stitch::Stitching;
 use alluvium_base::Purpose;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::versioned::{self, RootWriter, Stamp};
+use alluvium_dictionary::versioned::{self, RootWriter, VersionStamp};
 use alluvium_storage::Tiers;
 use alluvium_storage::extents::{Class, Extent};
 use alluvium_storage::store::Store;
@@ -130,7 +130,7 @@ pub(super) type Runs = Vec<Vec<Arc<Member>>>;
 /// An immutable state of the structure (V1).
 #[derive(Clone, Debug, Default)]
 pub struct Version {
-    pub(super) stamp: Stamp,
+    pub(super) stamp: VersionStamp,
     pub(super) levels: Runs,
     /// All runs, newest first.
     pub(super) newest_first: Box<[Arc<Member>]>,
@@ -139,13 +139,13 @@ pub struct Version {
 }
 
 impl versioned::Version for Version {
-    fn stamp(&self) -> &Stamp {
+    fn stamp(&self) -> &VersionStamp {
         &self.stamp
     }
 }
 
 impl Version {
-    pub(super) fn new(stamp: Stamp, levels: Runs, next_age: Age) -> Version {
+    pub(super) fn new(stamp: VersionStamp, levels: Runs, next_age: Age) -> Version {
         let version = Version {
             stamp,
             newest_first: newest_first(&levels),

@@ -11,7 +11,7 @@ use crate::whereabouts::{RunName, RunPlace};
 use alluvium_base::Sequence;
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::home::{Home, judge};
-use alluvium_dictionary::versioned::{RootWriter, Stamp, Versioned};
+use alluvium_dictionary::versioned::{RootWriter, VersionStamp, Versioned};
 use alluvium_storage::{Place, Result, Structure};
 use parking_lot::Mutex;
 use std::fmt;
@@ -128,7 +128,7 @@ impl Levels {
     pub fn create(home: Home, options: LevelsOptions, cut: Sequence) -> Result<Levels> {
         options.policy.validate()?;
         options.stitching.validate()?;
-        let version = Version::new(Stamp::first(cut), Runs::new(), 0);
+        let version = Version::new(VersionStamp::first(cut), Runs::new(), 0);
         Ok(Levels::assemble(home, options, version, Kept::default()))
     }
 
@@ -157,7 +157,7 @@ impl Levels {
             ..options.clone()
         };
         let levels = contents.open(&home.store)?;
-        let version = Version::new(Stamp::first(cut), levels, contents.next_age);
+        let version = Version::new(VersionStamp::first(cut), levels, contents.next_age);
         let kept = Kept {
             root,
             ..Kept::default()

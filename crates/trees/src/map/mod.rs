@@ -41,7 +41,7 @@ pub(crate) use scan::in_memtable;
 
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::versioned::{self, RootWriter, Stamp, Versioned};
+use alluvium_dictionary::versioned::{self, RootWriter, VersionStamp, Versioned};
 use alluvium_storage::{Place, Result, Structure};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ pub type Keys = BTreeMap<Arc<[u8]>, Arc<[Entry]>>;
 /// An immutable state of the map (P1).
 #[derive(Debug, Default)]
 pub struct Version {
-    stamp: Stamp,
+    stamp: VersionStamp,
     keys: Keys,
     /// Total bytes of keys and operands.
     bytes: u64,
@@ -92,7 +92,7 @@ pub struct Version {
 }
 
 impl versioned::Version for Version {
-    fn stamp(&self) -> &Stamp {
+    fn stamp(&self) -> &VersionStamp {
         &self.stamp
     }
 }
@@ -172,7 +172,7 @@ impl Map {
     #[must_use]
     pub fn create(home: Home, cut: Sequence) -> Map {
         let version = Version {
-            stamp: Stamp::first(cut),
+            stamp: VersionStamp::first(cut),
             ..Version::default()
         };
         Map::assemble(home, version, RootWriter::default(), Lasts::BeyondOpening)
@@ -182,7 +182,7 @@ impl Map {
     #[must_use]
     pub fn create_volatile(home: Home, cut: Sequence) -> Map {
         let version = Version {
-            stamp: Stamp::first(cut),
+            stamp: VersionStamp::first(cut),
             ..Version::default()
         };
         Map::assemble(home, version, RootWriter::default(), Lasts::WhileOpen)
@@ -195,7 +195,7 @@ impl Map {
     pub fn open(home: Home, root: &[u8], cut: Sequence) -> Result<Map> {
         let (root, keys) = RootWriter::open(&home.store, root, &place(), format::decode)?;
         let version = Version {
-            stamp: Stamp::first(cut),
+            stamp: VersionStamp::first(cut),
             bytes: keys.iter().map(|(key, entries)| bytes_of(key, entries)).sum(),
             stale_from_ms: stale_from_ms(&keys),
             keys,

@@ -152,7 +152,7 @@ fn names(header: &[u8], separator: u8) -> io::Result<Vec<String>> {
     (0..fields.len()).map(name).collect()
 }
 
-/// What a CSV writer writes.
+/// Bytes that a CSV writer produces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rows {
     /// Keys and values, with the header `key,value`.

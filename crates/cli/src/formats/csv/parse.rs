@@ -51,7 +51,7 @@ impl Fields {
     }
 }
 
-/// What is at the beginning of a stream.
+/// The beginning of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// A row and its length in bytes, including preceding blank lines and the line end.

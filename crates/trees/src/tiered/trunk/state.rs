@@ -13,7 +13,7 @@ use alluvium_base::Sequence;
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::{OneKeyspace, Schema};
-use alluvium_dictionary::versioned::{self, Stamp};
+use alluvium_dictionary::versioned::{self, VersionStamp};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Epochs, Hold, Tiers};
 use std::collections::{BTreeSet, HashMap};
@@ -72,7 +72,7 @@ impl Default for TreeOptions {
 /// An immutable state of the whole tree.
 #[derive(Debug)]
 pub struct Version {
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: VersionStamp,
     /// The root of the trunk.
     pub(crate) root: Arc<Node>,
     /// Covers the keys of the root's bundles, if present.
@@ -80,7 +80,7 @@ pub struct Version {
 }
 
 impl versioned::Version for Version {
-    fn stamp(&self) -> &Stamp {
+    fn stamp(&self) -> &VersionStamp {
         &self.stamp
     }
 }

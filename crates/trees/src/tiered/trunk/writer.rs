@@ -14,7 +14,7 @@ use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::placement::{self, Demand};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::versioned::{Peeked, Stamp, Versioned};
+use alluvium_dictionary::versioned::{Peeked, VersionStamp, Versioned};
 use alluvium_storage::extents::{Class, Extent, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Guard, Result};
@@ -78,7 +78,7 @@ impl Trunk {
         state.uses.begin();
         state.plan(&nodes, &root);
         let version = Version {
-            stamp: Stamp::first(cut),
+            stamp: VersionStamp::first(cut),
             root,
             digest: None,
         };
