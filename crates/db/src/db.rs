@@ -1,27 +1,26 @@
 //! The store handle, from which all other handles are obtained.
 
-use crate::batch::WriteBatch;
-use crate::catalog::{Catalog, Definition, Owners};
-use crate::changes::Changes;
-use crate::check::CheckReport;
-use crate::committer::Committer;
+use crate::advise::workload::KeyspaceSeen;
+use crate::background::worker::Workers;
+use crate::engine::check::CheckReport;
+use crate::engine::latencies::Recorders;
+use crate::engine::lost_commits::LostCommits;
+use crate::engine::progress::Progress;
 use crate::engine::{Advice, Choice, Commit, Engine, Forecast, Trial, Worked};
-use crate::format::{self, KeyspaceId};
-use crate::futures::Write;
-use crate::keyspace_options::KeyspaceOptions;
-use crate::lost_commits::LostCommits;
-use crate::options::{Existing, OpenMode, Options};
-use crate::pin::Pinned;
-use crate::progress::Progress;
-use crate::reads::Reads;
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::keyspace::reads::Reads;
+use crate::keyspace::snapshot::Snapshot;
+use crate::options::kind::Structure;
+use crate::options::store::Existing;
+use crate::options::{KeyspaceOptions, OpenMode, Options};
+use crate::read::futures::Write;
+use crate::read::pin::Pinned;
+use crate::schema::catalog::{Catalog, Definition, Owners};
+use crate::schema::format::{self, KeyspaceId};
 use crate::shared::Shared;
-use crate::snapshot::Snapshot;
-use crate::stats::{DiskSpace, Distributions, Recorders, Stats};
-use crate::structure::Structure;
-use crate::tiers;
-use crate::worker::Workers;
-use crate::workload::KeyspaceSeen;
-use crate::{Error, Keyspace, Result, TierOutline};
+use crate::write::async_commit::Committer;
+use crate::write::batch::WriteBatch;
 use alluvium_base::Kind;
 use alluvium_storage::Directories;
 use alluvium_trees::paged::PagedOutline;
@@ -467,65 +466,6 @@ impl Db {
         self.engine().compact()
     }
 
-    /// Copies the store into another directory while reads and writes continue. Returns the
-    /// sequence number of the last commit in the copy.
-    ///
-    /// The directory must be empty; it is created if it does not exist. The copy holds every commit
-    /// that was acknowledged before the call, is durable when the call returns, and opens like any
-    /// other store. Everything that a reader of the copy can reach is read and verified against its
-    /// checksums, so damage is not copied.
-    ///
-    /// On file systems that can share blocks between files (XFS, Btrfs) only the verification takes
-    /// time. Elsewhere all space in use is read and written; free space is not. Space that is freed
-    /// during the copy is not reused before the copy ends. An interrupted copy does not open as a
-    /// store; copying into the same directory again starts over.
-    ///
-    /// ```
-    /// # let place = tempfile::tempdir().unwrap();
-    /// # let (path, backup) = (place.path().join("store"), place.path().join("backup"));
-    /// let db = alluvium::Db::open(&path)?;
-    /// db.keyspace("rivers")?.put("Elbe", "1094 km")?;
-    /// db.checkpoint_to(&backup)?;
-    /// let copy = alluvium::Db::open(&backup)?;
-    /// assert_eq!(copy.keyspace("rivers")?.get("Elbe")?.unwrap(), b"1094 km");
-    /// # Ok::<(), alluvium::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::BadCopy`] if the copied data is damaged; [`Error::Storage`] if the directory holds
-    /// files; I/O errors. After an error, the files already copied are removed as far as possible.
-    pub fn checkpoint_to(&self, path: impl AsRef<Path>) -> Result<u64> {
-        self.checkpoint_to_with(path, |_| ())
-    }
-
-    /// Like [`Db::checkpoint_to`], and reports progress.
-    ///
-    /// # Errors
-    /// As [`Db::checkpoint_to`].
-    pub fn checkpoint_to_with(
-        &self,
-        path: impl AsRef<Path>,
-        mut progress: impl FnMut(Progress),
-    ) -> Result<u64> {
-        let store = &self.engine().store;
-        let target = tiers::of_copy(path.as_ref(), &[], store.tiers().count())?;
-        let cut = self.back_up(&target.directories, &mut progress)?;
-        target.note()?;
-        Ok(cut)
-    }
-
-    /// Copies the store and verifies the copy: see [`Db::checkpoint_to`].
-    pub(crate) fn back_up(&self, target: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
-        self.shared.healthy()?;
-        self.engine().back_up(target, progress)
-    }
-
-    /// Copies the store without verifying the copy.
-    pub(crate) fn copy_to_in(&self, target: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
-        self.shared.healthy()?;
-        self.engine().copy_to(target, progress)
-    }
-
     /// Reads the whole store and returns one sentence for each defect and for each further tier
     /// that cannot be read. An empty list means that the store is intact. Reads and writes continue
     /// during the check; background work pauses.
@@ -620,24 +560,6 @@ impl Db {
     pub fn count_memory_beside(&self, bytes: u64) -> Result<()> {
         self.engine().is_open()?;
         self.engine().count_memory_beside(bytes)
-    }
-
-    /// Returns the free and the total space of the file system that holds the store.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
-    pub fn disk_space(&self) -> Result<DiskSpace> {
-        let space = self.engine().store.disk_space()?;
-        Ok(DiskSpace {
-            free_bytes: space.free,
-            total_bytes: space.total,
-        })
-    }
-
-    /// Returns counters of operations since the store was opened, and current sizes.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.engine().stats(&self.shared.recorders)
     }
 
     /// Returns the requests to each keyspace since the store was opened, by hour, estimated from a
@@ -770,12 +692,6 @@ impl Db {
         drawing
     }
 
-    /// Returns each tier of the store with the runs that occupy space on it. Reads nothing.
-    #[must_use]
-    pub fn outline_tiers(&self) -> Vec<TierOutline> {
-        self.engine().outline_tiers()
-    }
-
     /// Returns the use of the pages that are updated in place: nodes of each level, fill factors,
     /// pending messages, free pages. Returns `None` if no keyspace is paged. The call reads every
     /// node and blocks flushes while it runs.
@@ -824,46 +740,6 @@ impl Db {
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         self.engine().dictionaries.tree.outline_run(group, place)
-    }
-
-    /// Returns the latency distributions since the store was opened, in more detail than
-    /// [`Db::stats`]. The difference of two results gives the percentiles of the interval between
-    /// them.
-    #[must_use]
-    pub fn distributions(&self) -> Distributions {
-        self.shared.recorders.distributions()
-    }
-
-    /// Returns the commits after a sequence number, in commit order, as long as the log retains
-    /// them. A follower uses this to keep another store, an index or a cache up to date. It starts
-    /// with a copy of the store ([`Db::checkpoint_to`] returns the sequence number), or at
-    /// [`Db::sequence`], and remembers the last number that it has processed.
-    ///
-    /// Checkpoints truncate the log. [`Options::keep_log`] retains up to a number of bytes more. A
-    /// follower that has fallen too far behind gets an error, and so does a follower that missed
-    /// commits while the store was closed.
-    ///
-    /// ```
-    /// # let place = tempfile::tempdir().unwrap();
-    /// # let path = place.path().join("store");
-    /// use alluvium::{Change, Options};
-    /// let db = Options::new().keep_log(16 << 20).open(&path)?;
-    /// let rivers = db.keyspace("rivers")?;
-    /// let mut changes = db.changes_since(db.sequence())?;
-    /// rivers.put("Elbe", "1094 km")?;
-    /// let set = changes.next().expect("a commit came")?;
-    /// assert!(matches!(&set.changes[..], [Change::Put { key, .. }] if key == b"Elbe"));
-    /// assert_eq!(set.sequence, db.sequence());
-    /// assert!(changes.next().is_none(), "for now");
-    /// rivers.delete("Elbe")?;
-    /// assert!(changes.next().is_some(), "it goes on where it was");
-    /// # Ok::<(), alluvium::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::ChangesGone`], with the number from which the log is complete; I/O errors.
-    pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
-        Changes::new(&self.shared, sequence)
     }
 
     /// Returns the sequence number of the last visible commit.

@@ -66,64 +66,32 @@
 #[cfg(all(test, not(alluvium_model_check)))]
 extern crate self as alluvium;
 
-mod backup;
-mod batch;
-pub mod cache;
-mod caps;
-mod catalog;
-mod change_tiers;
-mod changes;
-mod check;
-mod committer;
+mod admin;
+mod advise;
+mod background;
 mod db;
-pub mod devices;
 mod engine;
 mod error;
-mod fault;
-mod footprint;
-mod format;
-mod futures;
-mod hashed_options;
-mod iter;
-pub mod keys;
 mod keyspace;
-mod keyspace_options;
-mod levels_options;
-mod lock_manager;
-mod locks;
-mod lost_commits;
-mod machine;
-mod manifest;
-mod open;
+mod locking;
 mod options;
-mod outline;
-mod paged_options;
-mod pin;
-mod place;
-mod progress;
-mod ranges;
-mod reactor;
-mod reads;
-mod repair;
-mod restore;
-mod scale;
+mod read;
+mod schema;
 mod shared;
-pub mod simulation;
-mod snapshot;
-mod stats;
-mod structure;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
-mod tier_options;
-mod tiers;
 mod transaction;
-mod transaction_options;
-mod unordered;
-mod value;
-mod worker;
-mod workload;
-mod write_set;
+mod write;
 
+pub use admin::changes::{Change, ChangeSet, Changes};
+pub use admin::outline::OutlineKey;
+pub use admin::repair::{RepairReport, repair};
+pub use admin::restore::restore;
+pub use admin::simulation;
+pub use admin::stats::{
+    Delays, DiskSpace, Figure, Nature, Operations, Stats, TierOutline, TierRun, TierStats, Unit,
+};
+pub use advise::workload::{HourSeen, KeyspaceSeen};
 pub use alluvium_base::{DeviceProfile, Purpose};
 pub use alluvium_device::heap::give_freed_memory_back;
 pub use alluvium_device::{Counts as DeviceCounts, Snapshot as DeviceStats};
@@ -144,43 +112,48 @@ pub use alluvium_trees::tiered::{
     Stats as TreeStats, Underway,
 };
 pub use alluvium_trees::whereabouts::RunName;
-pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
-pub use caps::Background;
-pub use changes::{Change, ChangeSet, Changes};
-pub use check::{CheckReport, CheckedStructure};
 pub use db::{Db, MAX_NAME};
 pub use engine::MemoryUse;
+pub use engine::check::{CheckReport, CheckedStructure};
+pub use engine::distribution::{Distribution, Distributions};
+pub use engine::latencies::{Latencies, Latency};
+pub use engine::lost_commits::LostCommits;
+pub use engine::progress::{Progress, Stage};
 pub use engine::{Advice, Choice, Comparison, Forecast, Outcome, PastHour, Quantity, Trial};
 pub use engine::{RecordStats, TransactionInfo, TransactionStats};
 pub use error::{Error, ErrorKind, Result, StorageError};
-pub use futures::{Get, MultiGet, Write};
-pub use hashed_options::{HashedForm, HashedOptions};
-pub use iter::{Iter, Keys, Values};
+pub use keyspace::reads::{GatheredReads, Reads};
+pub use keyspace::snapshot::Snapshot;
 pub use keyspace::{Ingest, Keyspace};
-pub use keyspace_options::{Compression, KeyspaceOptions};
-pub use levels_options::{LevelsOptions, Structure};
-pub use locks::{HeldLocks, LockMode, LockSet, LockTable};
-pub use lost_commits::LostCommits;
-pub use machine::{MIN_MEMORY, default_memory};
-pub use options::{Durability, OpenMode, Options};
-pub use outline::OutlineKey;
-pub use paged_options::{PagedOptions, TreeKind};
-pub use progress::{Progress, Stage};
-pub use reads::{GatheredReads, Reads};
-pub use repair::{RepairReport, repair};
-pub use restore::restore;
-pub use snapshot::Snapshot;
-pub use stats::{
-    Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
-    TierOutline, TierRun, TierStats, Unit,
-};
-pub use tier_options::TierOptions;
+pub use locking::locks::{HeldLocks, LockMode, LockSet, LockTable};
+pub use options::machine::{MIN_MEMORY, default_memory};
+pub use options::{Background, devices};
+pub use options::{Compression, KeyspaceOptions};
+pub use options::{Concurrency, Isolation, TransactionOptions};
+pub use options::{Durability, OpenMode, Options, TierOptions};
+pub use options::{HashedForm, HashedOptions, LevelsOptions, PagedOptions, Structure, TreeKind};
+pub use read::futures::{Get, MultiGet, Write};
+pub use read::iter::{Iter, Keys, Values};
+pub use read::unordered::Unordered;
+pub use read::value::Value;
+pub use schema::keys;
+pub use transaction::write_set::{OwnWrite, WriteSet, WriteSetIter};
 pub use transaction::{Savepoint, Transaction, TransactionIter, TransactionUnordered};
-pub use transaction_options::{Concurrency, Isolation, TransactionOptions};
-pub use unordered::Unordered;
-pub use value::Value;
-pub use workload::{HourSeen, KeyspaceSeen};
-pub use write_set::{OwnWrite, WriteSet, WriteSetIter};
+pub use write::batch::{MAX_KEY, MAX_VALUE, WriteBatch};
+
+/// A standalone in-memory cache, bounded by bytes.
+///
+/// ```
+/// use alluvium::cache::{Cache, CacheOptions};
+/// let cache = Cache::new(&CacheOptions::new(4 << 20))?;
+/// cache.set(b"river", b"Rhine")?;
+/// assert_eq!(cache.get(b"river").as_deref(), Some(&b"Rhine"[..]));
+/// # Ok::<(), alluvium::cache::Error>(())
+/// ```
+pub mod cache {
+    pub use alluvium_hashes::mica::{Content, Error, Eviction, MAX_KEY_BYTES, MAX_VALUE_BYTES, Stats};
+    pub use alluvium_hashes::{Cache, CacheOptions};
+}
 
 /// Compiles and runs the examples of the README as tests.
 #[cfg(doctest)]

@@ -1,13 +1,14 @@
 //! State shared by all handles of an open store.
 
-use crate::catalog::{Definition, Owners};
-use crate::committer::{self, Committer};
+use crate::background::reactor::Reactor;
+use crate::background::worker::Workers;
+use crate::engine::latencies::{Began, Recorders};
 use crate::engine::{Commit, Engine, Tally};
-use crate::format::{self, TreeKey};
-use crate::reactor::Reactor;
-use crate::stats::{Began, Recorders};
-use crate::worker::Workers;
-use crate::{Durability, Error, Result};
+use crate::error::{Error, Result};
+use crate::options::Durability;
+use crate::schema::catalog::{Definition, Owners};
+use crate::schema::format::{self, TreeKey};
+use crate::write::async_commit::{self, Committer};
 use alluvium_base::Sequence;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -117,7 +118,7 @@ impl Shared {
             committer: self.committer.clone(),
             closing: Arc::clone(&self.closing),
         };
-        if !committer::is_here() && !self.engine.is_used_here() {
+        if !async_commit::is_here() && !self.engine.is_used_here() {
             return open.close();
         }
         let closing = std::thread::Builder::new()

@@ -4,7 +4,7 @@
 //! A compaction that fails because of damage changes nothing. Reads of damaged data fail with its
 //! location; other reads and all writes continue, but new data is not merged with damaged data.
 
-use crate::structure::Structure;
+use crate::options::kind::Structure;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::records::share::{self, Trend, View};
-use crate::Result;
+use crate::error::Result;
 use alluvium_base::Purpose;
 
 /// Counter values at the last sample.

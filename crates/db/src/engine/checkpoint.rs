@@ -10,7 +10,7 @@
 
 use super::work::{Turn, Worked};
 use super::{Engine, dictionaries::Begun};
-use crate::Result;
+use crate::error::Result;
 use std::sync::atomic::Ordering;
 
 impl Engine {

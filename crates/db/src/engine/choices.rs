@@ -4,7 +4,8 @@
 //! leaves, and the structure of keyspaces that do not specify one.
 
 use super::Engine;
-use crate::options::{Options, Plan};
+use crate::options::Options;
+use crate::options::store::Plan;
 use alluvium_model::best_node;
 use alluvium_model::structures::{Machine, Setting, Structure, Workload};
 use std::fmt;

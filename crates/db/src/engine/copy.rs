@@ -2,9 +2,9 @@
 
 use super::Engine;
 use super::open::store_options;
-use crate::manifest;
-use crate::progress::{Progress, Stage};
-use crate::{Error, Result};
+use crate::engine::progress::{Progress, Stage};
+use crate::error::{Error, Result};
+use crate::schema::manifest;
 use alluvium_base::Sequence;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::Directories;

@@ -3,7 +3,7 @@
 //! A full disk may refuse the void record of a sequence number. No later commit can be synced
 //! before the record is written, because recovery would cut the log at the gap.
 
-use crate::Result;
+use crate::error::Result;
 use alluvium_base::Sequence;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ impl Gaps {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
-    use crate::Error;
+    use crate::error::Error;
     use std::cell::RefCell;
 
     #[test]

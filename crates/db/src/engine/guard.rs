@@ -5,7 +5,7 @@
 //! opening.
 
 use super::Engine;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

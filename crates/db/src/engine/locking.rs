@@ -11,10 +11,10 @@
 use super::Engine;
 use super::record::Commit;
 use super::stripes::grace;
-use crate::fault::{Fault, is_planted};
-use crate::format::{self, TreeKey, Write};
-use crate::lock_manager::{LockManager, Mode, Owner, Refused};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::locking::fault::{Fault, is_planted};
+use crate::locking::lock_manager::{LockManager, Mode, Owner, Refused};
+use crate::schema::format::{self, TreeKey, Write};
 use alluvium_dictionary::range::KeyRange;
 use parking_lot::Mutex;
 use smallvec::SmallVec;

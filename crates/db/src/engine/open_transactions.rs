@@ -8,8 +8,8 @@
 use super::Engine;
 use super::ingest::UnderWay;
 use super::time::MOST_BEHIND_MS;
-use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::options::{Concurrency, Isolation, TransactionOptions};
 use alluvium_base::Sequence;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The writes of one commit, in their log encoding.
 
-use crate::Error;
-use crate::format::Writes;
+use crate::error::Error;
+use crate::schema::format::Writes;
 
 /// Writes that take effect atomically, in their log encoding.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use super::work::{SLICE, Worked};
-use crate::Result;
+use crate::error::Result;
 use alluvium_dictionary::contract::Dictionary;
 
 /// Maximum number of slices to wait for the compaction of a leaf.

@@ -1,8 +1,8 @@
 //! Approximate number of keys and bytes in a range, without reading the data.
 
 use super::Engine;
-use crate::Result;
-use crate::structure::Structure;
+use crate::error::Result;
+use crate::options::kind::Structure;
 use alluvium_base::Kind;
 use alluvium_base::message::LAST;
 use alluvium_dictionary::range::KeyRange;

@@ -5,8 +5,8 @@
 //! (a grace period of the epochs). A store without conditional writes therefore does not pay for
 //! them.
 
-use crate::format::{Write, Writes};
-use crate::locks::{HeldLocks, LockMode, LockSet, LockTable};
+use crate::locking::locks::{HeldLocks, LockMode, LockSet, LockTable};
+use crate::schema::format::{Write, Writes};
 use alluvium_storage::Epochs;
 use std::sync::atomic::{AtomicBool, Ordering};
 

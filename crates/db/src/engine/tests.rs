@@ -4,10 +4,15 @@
 mod kinds;
 
 use super::{At, Commit, Engine, Terms, Verdict};
-use crate::catalog::Owners;
-use crate::simulation::{OpenIn as _, Scale, Simulated as _};
-use crate::structure::Structure;
-use crate::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch, format};
+use crate::admin::simulation::{OpenIn as _, Scale, Simulated as _};
+use crate::db::Db;
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::options::kind::Structure;
+use crate::options::{Durability, KeyspaceOptions, Options};
+use crate::schema::catalog::Owners;
+use crate::schema::format;
+use crate::write::batch::WriteBatch;
 use alluvium_base::Kind;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::{SimDirectory, Survival};

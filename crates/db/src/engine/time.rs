@@ -9,8 +9,8 @@
 //! clock is trusted instead, and a warning is logged.
 
 use super::Engine;
-use crate::Result;
-use crate::options::Clock;
+use crate::error::Result;
+use crate::options::store::Clock;
 use crossbeam_utils::CachePadded;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -23,11 +23,11 @@
 
 use super::Engine;
 use super::queue::Slot;
-use crate::catalog::Definition;
-use crate::fault::{Fault, is_planted};
-use crate::footprint::Footprint;
-use crate::structure::Structure;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::locking::access_set::Footprint;
+use crate::locking::fault::{Fault, is_planted};
+use crate::options::kind::Structure;
+use crate::schema::catalog::Definition;
 use alluvium_base::Sequence;
 use alluvium_base::message::LAST;
 use alluvium_dictionary::gather::Gather;

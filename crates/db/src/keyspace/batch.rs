@@ -1,10 +1,10 @@
 //! Methods of a batch that add writes to keyspaces.
 
 use super::Keyspace;
-use crate::batch::{WriteBatch, checked_key, checked_key_of, checked_value, expiry_ms};
 use crate::engine::Commit;
-use crate::format;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::schema::format;
+use crate::write::batch::{WriteBatch, checked_key, checked_key_of, checked_value, expiry_ms};
 use alluvium_base::Kind;
 use std::time::SystemTime;
 

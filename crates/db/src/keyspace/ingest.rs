@@ -1,11 +1,11 @@
 //! Bulk loading of sorted records.
 
 use super::Keyspace;
-use crate::batch::{checked_key_of, checked_value, expiry_ms};
-use crate::catalog::Owners;
 use crate::engine::{Attachment, UnderWay};
-use crate::format::TreeKey;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::schema::catalog::Owners;
+use crate::schema::format::TreeKey;
+use crate::write::batch::{checked_key_of, checked_value, expiry_ms};
 use alluvium_base::Message;
 use std::fmt;
 use std::sync::Arc;

@@ -4,25 +4,28 @@
 //!
 //! *Does not know*: how a write is executed, which is the engine's task.
 //!
-//! *Read in this order*: `keyspace_options.rs` in the parent folder (options of a new keyspace),
-//! this file, `batch.rs`, `ingest.rs`.
+//! *Read in this order*: this file, `batch.rs`, `ingest.rs`; `snapshot.rs` and `reads.rs` (reads of
+//! several keyspaces through their handles). `options/keyspace.rs` has the options of a new one.
 
 mod batch;
 mod ingest;
+pub(crate) mod reads;
+pub(crate) mod snapshot;
 
 pub use ingest::Ingest;
 
-use crate::batch::{checked_key_of, checked_value, expiry_ms};
-use crate::catalog::{Definition, Owners};
+use crate::engine::latencies::Began;
 use crate::engine::{At, Commit, Tally, Terms, Verdict};
-use crate::format::{self, TreeKey};
-use crate::futures::{Get, MultiGet, Write};
-use crate::iter::{Iter, Keys, Values};
-use crate::keyspace_options::KeyspaceOptions;
+use crate::error::{Error, Result};
+use crate::options::{Durability, KeyspaceOptions};
+use crate::read::futures::{Get, MultiGet, Write};
+use crate::read::iter::{Iter, Keys, Values};
+use crate::read::unordered::Unordered;
+use crate::read::value::Value;
+use crate::schema::catalog::{Definition, Owners};
+use crate::schema::format::{self, TreeKey};
 use crate::shared::{OpenKeyspace, Shared};
-use crate::stats::Began;
-use crate::unordered::Unordered;
-use crate::{Durability, Error, Result, Value, WriteBatch};
+use crate::write::batch::{WriteBatch, checked_key_of, checked_value, expiry_ms};
 use alluvium_base::Kind;
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::merge::Operator;
@@ -549,7 +552,7 @@ impl Keyspace {
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         Iter::new(
             &self.open,
-            crate::iter::bounds(&self.open.definition, &range),
+            crate::read::iter::bounds(&self.open.definition, &range),
             None,
         )
     }
@@ -559,7 +562,7 @@ impl Keyspace {
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         Iter::new(
             &self.open,
-            crate::iter::prefixed(&self.open.definition, prefix.as_ref()),
+            crate::read::iter::prefixed(&self.open.definition, prefix.as_ref()),
             None,
         )
     }
@@ -673,7 +676,7 @@ impl Keyspace {
     /// As [`Keyspace::approximate_len`].
     pub fn approximate_len_of<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.open.definition.alive()?;
-        let range = crate::iter::bounds(&self.open.definition, &range);
+        let range = crate::read::iter::bounds(&self.open.definition, &range);
         self.open
             .shared
             .engine

@@ -1,8 +1,11 @@
 //! Bundles of arrays and of trees, as users choose them.
 
 use super::{memory, pairs, small};
-use crate::simulation::{OpenIn as _, Scale};
-use crate::{Error, HashedForm, HashedOptions, KeyspaceOptions, Options, Stats, Structure, WriteBatch};
+use crate::admin::simulation::{OpenIn as _, Scale};
+use crate::admin::stats::Stats;
+use crate::error::Error;
+use crate::options::{HashedForm, HashedOptions, KeyspaceOptions, Options, Structure};
+use crate::write::batch::WriteBatch;
 use alluvium_base::Purpose;
 use alluvium_model::structures::{Machine, Operations, Structure as Model, Workload};
 use alluvium_sim::environment::effort;

@@ -2,10 +2,15 @@
 //! every kind.
 
 use super::{directories, memory, spread};
-use crate::hashed_options::UNNAMED;
-use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::structure::Structure;
-use crate::{Change, Db, Error, HashedForm, Keyspace, KeyspaceOptions, WriteBatch};
+use crate::admin::changes::Change;
+use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::db::Db;
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::options::hashed::UNNAMED;
+use crate::options::kind::Structure;
+use crate::options::{HashedForm, KeyspaceOptions};
+use crate::write::batch::WriteBatch;
 use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -69,7 +74,9 @@ fn value(keyspace: &Keyspace, key: &str) -> Option<Vec<u8>> {
 }
 
 fn keys(keyspace: &Keyspace) -> Vec<String> {
-    let key = |pair: crate::Result<(Vec<u8>, crate::Value)>| String::from_utf8(pair.unwrap().0).unwrap();
+    let key = |pair: crate::error::Result<(Vec<u8>, crate::read::value::Value)>| {
+        String::from_utf8(pair.unwrap().0).unwrap()
+    };
     let forward: Vec<String> = keyspace.iter().map(key).collect();
     let mut backward: Vec<String> = keyspace.iter().rev().map(key).collect();
     backward.reverse();
@@ -154,7 +161,7 @@ fn a_snapshot_reads_what_was_there_when_it_was_taken() {
         k.delete("a").unwrap();
         k.delete("b").unwrap();
         (context.settle)(db);
-        let all = |snapshot: &crate::Snapshot| {
+        let all = |snapshot: &crate::keyspace::snapshot::Snapshot| {
             let pairs = snapshot.iter(k).map(|pair| pair.unwrap().1.into_vec());
             pairs.collect::<Vec<_>>().concat()
         };

@@ -2,10 +2,12 @@
 //! of structures.
 
 use super::{directories, memory, one_of_each, pairs, small, spread};
-use crate::manifest::format::Payload;
-use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::structure::Structure;
-use crate::{Db, ErrorKind, KeyspaceOptions};
+use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::db::Db;
+use crate::error::ErrorKind;
+use crate::options::KeyspaceOptions;
+use crate::options::kind::Structure;
+use crate::schema::manifest::format::Payload;
 use alluvium_base::Purpose;
 use alluvium_device::{Access, Directory, FileOptions};
 use alluvium_dictionary::blob::Root;

@@ -2,7 +2,7 @@
 //! failing devices.
 
 use super::story::Whole;
-use crate::HashedForm;
+use crate::options::HashedForm;
 use alluvium_sim::environment::{effort, number, points};
 use alluvium_sim::{Campaign, FaultCampaign, Settings};
 use alluvium_storage::log::Access;

@@ -1,10 +1,12 @@
 //! Hashed keyspaces, as users choose them.
 
 use super::{memory, pairs, small, tiny};
-use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::{
-    Change, Error, ErrorKind, HashedForm, HashedOptions, KeyspaceOptions, Stats, Structure, WriteBatch,
-};
+use crate::admin::changes::Change;
+use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::stats::Stats;
+use crate::error::{Error, ErrorKind};
+use crate::options::{HashedForm, HashedOptions, KeyspaceOptions, Structure};
+use crate::write::batch::WriteBatch;
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::Dictionary as _;
 use alluvium_model::structures::{HashIndex, Machine, Operations, Structure as Model, Workload};
@@ -120,7 +122,10 @@ fn points_transactions_and_expiry_work_across_structures() {
 }
 
 /// Returns the view of a transaction, sorted; checks that no key occurs twice.
-fn seen(transaction: &crate::Transaction, k: &crate::Keyspace) -> Vec<(String, String)> {
+fn seen(
+    transaction: &crate::transaction::Transaction,
+    k: &crate::keyspace::Keyspace,
+) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let all = transaction.unordered(k).map(Result::unwrap);
     let mut all: Vec<_> = all.map(|(key, value)| (text(&key), text(&value))).collect();
@@ -136,7 +141,7 @@ fn named(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn a_transaction_walks_over_what_it_sees_and_depends_on_all_of_it() {
-    use crate::{Concurrency, Isolation, TransactionOptions};
+    use crate::options::{Concurrency, Isolation, TransactionOptions};
     let db = small().open_in(memory()).unwrap();
     let k = db.keyspace_with("k", &hashed(HashedOptions::default())).unwrap();
     let tree = db.keyspace("tree").unwrap();

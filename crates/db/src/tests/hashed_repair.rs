@@ -1,9 +1,12 @@
 //! Repair of stores with hashed keyspaces, with damage at every position of their data files.
 
 use super::{directories, memory, pairs, small, spread};
-use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::tiers::overlaid;
-use crate::{Db, ErrorKind, HashedForm, HashedOptions, KeyspaceOptions, RepairReport, Structure};
+use crate::admin::repair::RepairReport;
+use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::admin::tiers::overlaid;
+use crate::db::Db;
+use crate::error::ErrorKind;
+use crate::options::{HashedForm, HashedOptions, KeyspaceOptions, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{Directory, FileOptions};
 use alluvium_sim::environment::effort;

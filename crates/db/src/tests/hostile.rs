@@ -2,12 +2,14 @@
 //! access to the original data.
 
 use super::{pairs, store_options, tiny, tree_and_map};
-use crate::format::CATALOG;
-use crate::manifest::format::Payload;
-use crate::manifest::{Entry, Keeper, Manifest};
-use crate::simulation::OpenIn as _;
-use crate::structure::Structure;
-use crate::{Db, ErrorKind, KeyspaceOptions};
+use crate::admin::simulation::OpenIn as _;
+use crate::db::Db;
+use crate::error::ErrorKind;
+use crate::options::KeyspaceOptions;
+use crate::options::kind::Structure;
+use crate::schema::format::CATALOG;
+use crate::schema::manifest::format::Payload;
+use crate::schema::manifest::{Entry, Keeper, Manifest};
 use alluvium_device::simulated::{SimDirectory, Survival};
 use alluvium_device::{Access, Directory};
 use alluvium_dictionary::values::ValuePointer;
@@ -109,7 +111,7 @@ fn is_typed(kind: ErrorKind) -> bool {
 /// Opens the store in every way. If it opens, all data must be present, and stay present after
 /// further writes. Returns the kind of error of the opening.
 fn judge(world: &World, directory: &SimDirectory, what: &str) -> Option<ErrorKind> {
-    let typed = |error: crate::Error| {
+    let typed = |error: crate::error::Error| {
         assert!(is_typed(error.kind()), "{what}: {error:?}");
         error.kind()
     };

@@ -2,9 +2,11 @@
 //! describes the defect, or be an ordinary write.
 
 use super::{pairs, store_options, tiny};
-use crate::format::{self, KeyspaceId};
-use crate::simulation::OpenIn as _;
-use crate::{Db, ErrorKind, KeyspaceOptions};
+use crate::admin::simulation::OpenIn as _;
+use crate::db::Db;
+use crate::error::ErrorKind;
+use crate::options::KeyspaceOptions;
+use crate::schema::format::{self, KeyspaceId};
 use alluvium_base::Kind;
 use alluvium_base::bytes::Writer;
 use alluvium_device::Directory;
@@ -79,7 +81,7 @@ fn use_it(db: Db, directory: &Arc<dyn Directory>, what: &str) {
     for name in db.keyspaces() {
         let keyspace = db.existing_keyspace(&name).unwrap();
         // A value that its operator rejects causes a typed error.
-        let is_readable = |pair: &crate::Result<_>| match pair {
+        let is_readable = |pair: &crate::error::Result<_>| match pair {
             Ok(_) => true,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::BadValue, "{what}");

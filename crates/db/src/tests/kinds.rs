@@ -2,8 +2,11 @@
 //! levels or in pages; `c`, which is dropped from time to time, is a map or in pages; and `d`,
 //! which is dropped too, is hashed, in the form that the story chooses.
 
-use crate::structure::Structure;
-use crate::{Db, Keyspace, KeyspaceOptions, PagedOptions, Result};
+use crate::db::Db;
+use crate::error::Result;
+use crate::keyspace::Keyspace;
+use crate::options::kind::Structure;
+use crate::options::{KeyspaceOptions, PagedOptions};
 
 /// Opens or creates the keyspace of the story with this letter.
 pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
@@ -18,7 +21,7 @@ pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOption
     if structure == Structure::Paged {
         // The nodes are small, so there are many, and only a few fit into memory.
         let small = PagedOptions::beps().node_bytes(512).key_bytes(24).value_bytes(40);
-        let options = options.clone().structure(crate::Structure::Paged(small));
+        let options = options.clone().structure(crate::options::Structure::Paged(small));
         return db.keyspace_in(name, structure, &options);
     }
     db.keyspace_in(name, structure, options)

@@ -1,8 +1,9 @@
 //! Keyspaces in levels of runs, as users choose them.
 
 use super::{memory, pairs, small, tiny};
-use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::{Error, KeyspaceOptions, LevelsOptions, Structure};
+use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::error::Error;
+use crate::options::{KeyspaceOptions, LevelsOptions, Structure};
 use std::sync::Arc;
 
 fn levels(options: LevelsOptions) -> KeyspaceOptions {

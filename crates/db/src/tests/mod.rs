@@ -24,10 +24,12 @@ mod queues;
 mod story;
 mod volatile;
 
-use crate::scale::Scale;
-use crate::simulation::OpenIn as _;
-use crate::structure::Structure;
-use crate::{Db, Keyspace, KeyspaceOptions, Options};
+use crate::admin::simulation::OpenIn as _;
+use crate::db::Db;
+use crate::keyspace::Keyspace;
+use crate::options::kind::Structure;
+use crate::options::scale::Scale;
+use crate::options::{KeyspaceOptions, Options};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_storage::extents::ExtentOptions;

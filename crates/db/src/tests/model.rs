@@ -2,9 +2,13 @@
 //! answers.
 
 use super::{directories, one_of_each, small};
-use crate::hashed_options::UNNAMED;
-use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::{Db, HashedForm, Keyspace, KeyspaceOptions, Snapshot, WriteBatch};
+use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::db::Db;
+use crate::keyspace::Keyspace;
+use crate::keyspace::snapshot::Snapshot;
+use crate::options::hashed::UNNAMED;
+use crate::options::{HashedForm, KeyspaceOptions};
+use crate::write::batch::WriteBatch;
 use alluvium_sim::environment::effort;
 use alluvium_storage::Directories;
 use std::collections::BTreeMap;

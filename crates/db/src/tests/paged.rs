@@ -1,8 +1,12 @@
 //! Keyspaces in pages that are updated in place, as users choose them.
 
 use super::{memory, pairs, small, tiny};
-use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::{Db, Error, Keyspace, KeyspaceOptions, LevelsOptions, PagedOptions, Structure, WriteBatch};
+use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::db::Db;
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::options::{KeyspaceOptions, LevelsOptions, PagedOptions, Structure};
+use crate::write::batch::WriteBatch;
 use std::sync::Arc;
 
 fn paged(options: PagedOptions) -> KeyspaceOptions {
@@ -72,7 +76,7 @@ fn the_options_of_pages_are_kept_and_one_store_has_one() {
     );
 }
 
-fn is_too_long<T: std::fmt::Debug>(result: crate::Result<T>) -> bool {
+fn is_too_long<T: std::fmt::Debug>(result: crate::error::Result<T>) -> bool {
     matches!(
         result.map(drop),
         Err(Error::TooLong {

@@ -1,8 +1,11 @@
 //! The separate files of pages: their copies, damage to them, and their removal.
 
 use super::{memory, pairs, small, tiny};
-use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, PagedOptions, Structure};
+use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::db::Db;
+use crate::error::ErrorKind;
+use crate::keyspace::Keyspace;
+use crate::options::{KeyspaceOptions, Options, PagedOptions, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{Directory, FileOptions};
 use alluvium_storage::Directories;

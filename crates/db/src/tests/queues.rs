@@ -1,9 +1,11 @@
 //! Queues: keys are added at one end and removed from the other, in every ordered structure.
 
 use super::{memory, one_of_each, small};
-use crate::simulation::OpenIn as _;
-use crate::structure::Structure;
-use crate::{Db, Keyspace, KeyspaceOptions, Options};
+use crate::admin::simulation::OpenIn as _;
+use crate::db::Db;
+use crate::keyspace::Keyspace;
+use crate::options::kind::Structure;
+use crate::options::{KeyspaceOptions, Options};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +19,7 @@ fn passed() -> u64 {
 fn ordered(db: &Db) -> Vec<Keyspace> {
     let mut all = one_of_each(db, &KeyspaceOptions::new());
     all.retain(|keyspace| keyspace.name() != "Hashed");
-    let volatile = KeyspaceOptions::new().structure(crate::Structure::Volatile(4 << 20));
+    let volatile = KeyspaceOptions::new().structure(crate::options::Structure::Volatile(4 << 20));
     all.push(db.keyspace_with("volatile", &volatile).unwrap());
     all
 }
@@ -147,7 +149,8 @@ fn readers_at_older_places_see_what_was_taken_since() {
         };
         pop(400);
         let between = db.snapshot();
-        let first_of = |snapshot: &crate::Snapshot| snapshot.iter(&queue).next().unwrap().unwrap().0;
+        let first_of =
+            |snapshot: &crate::keyspace::snapshot::Snapshot| snapshot.iter(&queue).next().unwrap().unwrap().0;
         assert_eq!(first_of(&before), key(0), "{}", queue.name());
         assert_eq!(first_of(&between), key(400));
         queue.put(key(30), b"back").unwrap();

@@ -1,8 +1,12 @@
 //! Volatile keyspaces: the contract of all structures except persistence.
 
 use super::{memory, pairs, small, tiny};
-use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::{Db, Durability, Error, ErrorKind, Keyspace, KeyspaceOptions, Structure, WriteBatch};
+use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::db::Db;
+use crate::error::{Error, ErrorKind};
+use crate::keyspace::Keyspace;
+use crate::options::{Durability, KeyspaceOptions, Structure};
+use crate::write::batch::WriteBatch;
 use alluvium_base::Purpose;
 use alluvium_device::{Directory, FileOptions};
 use std::collections::BTreeMap;

@@ -2,16 +2,17 @@
 
 use super::spilled::Spilled;
 use super::{Handle, Transaction};
-use crate::catalog::Owners;
 use crate::engine::{AttachTerms, Attachment, Ended, Engine, Met, Ranges, Recent, Terms, Verdict};
-use crate::fault::{Fault, is_planted};
-use crate::footprint::Footprint;
-use crate::format;
-use crate::futures::Write;
-use crate::iter;
-use crate::locks::LockMode;
-use crate::transaction_options::{Concurrency, Isolation};
-use crate::{Durability, Error, Result, WriteBatch};
+use crate::error::{Error, Result};
+use crate::locking::access_set::Footprint;
+use crate::locking::fault::{Fault, is_planted};
+use crate::locking::locks::LockMode;
+use crate::options::{Concurrency, Durability, Isolation};
+use crate::read::futures::Write;
+use crate::read::iter;
+use crate::schema::catalog::Owners;
+use crate::schema::format;
+use crate::write::batch::WriteBatch;
 use alluvium_base::Sequence;
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;

@@ -7,12 +7,14 @@
 
 use super::Transaction;
 use super::walk::behind;
-use crate::fault::{Fault, is_planted};
-use crate::format;
-use crate::iter::Iter;
-use crate::lock_manager::Mode;
-use crate::pin::Pinned;
-use crate::{Keyspace, Result, Value};
+use crate::error::Result;
+use crate::keyspace::Keyspace;
+use crate::locking::fault::{Fault, is_planted};
+use crate::locking::lock_manager::Mode;
+use crate::read::iter::Iter;
+use crate::read::pin::Pinned;
+use crate::read::value::Value;
+use crate::schema::format;
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::range::KeyRange;
 use std::collections::VecDeque;

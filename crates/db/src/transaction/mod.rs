@@ -43,6 +43,7 @@ mod tracker;
 mod unordered;
 mod walk;
 mod write;
+pub(crate) mod write_set;
 
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
@@ -51,15 +52,16 @@ pub use savepoint::Savepoint;
 pub use unordered::TransactionUnordered;
 pub use walk::TransactionIter;
 
-use crate::catalog::Definition;
 use crate::db::Db;
 use crate::engine::{Ended, Engine, Entered, OpenTransaction, TransactionInfo};
-use crate::format::{self, KeyspaceId, TreeKey};
-use crate::lock_manager::Mode;
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::locking::lock_manager::Mode;
+use crate::options::{Concurrency, Isolation, TransactionOptions};
+use crate::schema::catalog::Definition;
+use crate::schema::format::{self, KeyspaceId, TreeKey};
 use crate::shared::Shared;
-use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
-use crate::write_set::WriteSet;
-use crate::{Error, Keyspace, Result};
+use crate::transaction::write_set::WriteSet;
 use alluvium_dictionary::range::KeyRange;
 use parking_lot::Mutex;
 use savepoint::Savepoints;

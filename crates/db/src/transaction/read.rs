@@ -3,10 +3,12 @@
 use super::Transaction;
 use super::spilled::Said;
 use crate::engine::{At, Tally, only};
-use crate::fault::{Fault, is_planted};
-use crate::format::TreeKey;
-use crate::lock_manager::Mode;
-use crate::{Error, Keyspace, Result, Value};
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::locking::fault::{Fault, is_planted};
+use crate::locking::lock_manager::Mode;
+use crate::read::value::Value;
+use crate::schema::format::TreeKey;
 use alluvium_dictionary::batch::LongValues;
 
 /// Purpose of a read.

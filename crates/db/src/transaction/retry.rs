@@ -2,8 +2,8 @@
 
 use super::Transaction;
 use crate::db::Db;
-use crate::transaction_options::TransactionOptions;
-use crate::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::TransactionOptions;
 use std::time::Duration;
 
 /// Maximum of the first pause; the maximum doubles with each attempt.

@@ -3,10 +3,10 @@
 use super::Transaction;
 use super::spilled::SpilledMark;
 use super::tracker::Tracker;
-use crate::fault::{Fault, is_planted};
-use crate::format::KeyspaceId;
-use crate::write_set::WriteSet;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::locking::fault::{Fault, is_planted};
+use crate::schema::format::KeyspaceId;
+use crate::transaction::write_set::WriteSet;
 use std::collections::BTreeMap;
 
 /// A point in a transaction to which it can be rolled back: see [`Transaction::savepoint`].

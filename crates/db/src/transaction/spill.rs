@@ -3,9 +3,10 @@
 use super::Transaction;
 use super::spilled::too_much_memory;
 use crate::engine::Ended;
-use crate::iter;
-use crate::transaction_options::{Concurrency, Isolation};
-use crate::{Error, Keyspace, Result};
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::options::{Concurrency, Isolation};
+use crate::read::iter;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,7 +60,11 @@ impl Transaction {
 
     /// Recomputes the memory used by the newest writes.
     pub(super) fn count_writes(&mut self) {
-        let written = self.writes.values().map(crate::WriteSet::memory).sum();
+        let written = self
+            .writes
+            .values()
+            .map(crate::transaction::write_set::WriteSet::memory)
+            .sum();
         self.tell_writes(written);
         let spilled = self.spilled.bytes();
         self.handle.open.spilled_bytes.store(spilled, Ordering::Relaxed);

@@ -3,13 +3,15 @@
 //! They are older than the writes in memory and newer than the contents of the store. A commit
 //! attaches the runs without rewriting them; a rollback or a crash frees them.
 
-use crate::catalog::{Definition, Members, Owners};
 use crate::engine::{Engine, OpenTransaction, UnderWay};
-use crate::fault::{Fault, is_planted};
-use crate::format::{self, KeyspaceId, TreeKey};
-use crate::structure::Structure;
-use crate::write_set::{End, Upper, WriteSet, bad_base, merged_over};
-use crate::{Error, Keyspace, Result, Value};
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::locking::fault::{Fault, is_planted};
+use crate::options::kind::Structure;
+use crate::read::value::Value;
+use crate::schema::catalog::{Definition, Members, Owners};
+use crate::schema::format::{self, KeyspaceId, TreeKey};
+use crate::transaction::write_set::{End, Upper, WriteSet, bad_base, merged_over};
 use alluvium_base::message::LAST;
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::contract::{Ingest, Walk};

@@ -1,8 +1,8 @@
 //! Read dependencies of a transaction: keys and ranges.
 
-use crate::catalog::Definition;
-use crate::footprint::Footprint;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::locking::access_set::Footprint;
+use crate::schema::catalog::Definition;
 use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,11 +3,13 @@
 use super::Transaction;
 use super::read::Purpose;
 use super::spilled::{Said, SpilledWalk};
-use crate::lock_manager::Mode;
-use crate::pin::Pinned;
-use crate::unordered::Unordered;
-use crate::write_set::{End, Own, Upper};
-use crate::{Keyspace, Result, Value};
+use crate::error::Result;
+use crate::keyspace::Keyspace;
+use crate::locking::lock_manager::Mode;
+use crate::read::pin::Pinned;
+use crate::read::unordered::Unordered;
+use crate::read::value::Value;
+use crate::transaction::write_set::{End, Own, Upper};
 use alluvium_dictionary::batch::LongValues;
 use std::fmt;
 use std::ops::Bound;

@@ -2,13 +2,15 @@
 
 use super::Transaction;
 use super::read::Purpose;
-use crate::batch::{checked_key, checked_key_of, checked_value, expiry_ms};
 use crate::engine::only;
-use crate::fault::{Fault, is_planted};
-use crate::iter;
-use crate::lock_manager::Mode;
-use crate::write_set::WriteSet;
-use crate::{Error, Keyspace, Result, Value};
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::locking::fault::{Fault, is_planted};
+use crate::locking::lock_manager::Mode;
+use crate::read::iter;
+use crate::read::value::Value;
+use crate::transaction::write_set::WriteSet;
+use crate::write::batch::{checked_key, checked_key_of, checked_value, expiry_ms};
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::range::KeyRange;
 use std::ops::Bound;

@@ -2,7 +2,7 @@
 
 use super::super::Engine;
 use super::super::forecast::Question;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use alluvium_model::structures::{Cost, Setting, Structure};
 
 /// Maximum share of the record cache.

@@ -25,8 +25,8 @@ mod watch;
 pub use choice::Advice;
 
 use super::{Engine, Tally};
-use crate::options::RecordShare;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::options::store::RecordShare;
 use alluvium_base::Purpose;
 use parking_lot::Mutex;
 use std::collections::VecDeque;

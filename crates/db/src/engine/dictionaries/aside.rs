@@ -12,10 +12,10 @@
 //! ```
 
 use super::Dictionaries;
-use crate::format::{self, Write, Writes};
-use crate::manifest::{self, Behind, Entry, Manifest};
-use crate::structure::Structure;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::options::kind::Structure;
+use crate::schema::format::{self, Write, Writes};
+use crate::schema::manifest::{self, Behind, Entry, Manifest};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::contract::Dictionary;
 use alluvium_dictionary::read::Files;

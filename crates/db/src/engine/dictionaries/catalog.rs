@@ -1,7 +1,7 @@
 //! The second copy of the catalog, stored in the manifest: opening does not depend on the single
 //! leaf that holds the first copy.
 
-use crate::format;
+use crate::schema::format;
 use alluvium_base::Sequence;
 use alluvium_base::message::Kind;
 use alluvium_dictionary::memtable::Memtable;

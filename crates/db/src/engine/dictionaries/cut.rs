@@ -1,9 +1,9 @@
 //! Cutting all dictionaries for a checkpoint.
 
 use super::Dictionaries;
-use crate::Result;
-use crate::manifest::{Entry, Manifest};
-use crate::structure::Structure;
+use crate::error::Result;
+use crate::options::kind::Structure;
+use crate::schema::manifest::{Entry, Manifest};
 use alluvium_base::Sequence;
 use alluvium_storage::store::{Checkpoint, Store};
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! Files of the store outside its extents: their inclusion in copies, and their removal.
 
 use super::Dictionaries;
-use crate::Result;
-use crate::manifest;
-use crate::structure::Structure;
+use crate::error::Result;
+use crate::options::kind::Structure;
+use crate::schema::manifest;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::contract::Dictionary;
 use alluvium_dictionary::read::Files;

@@ -1,9 +1,9 @@
 //! Repair of damaged pages of runs, which would stop compactions, merges and scans.
 
 use super::Dictionaries;
-use crate::Result;
-use crate::format;
-use crate::structure::Structure;
+use crate::error::Result;
+use crate::options::kind::Structure;
+use crate::schema::format;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_trees::Mended;
 use alluvium_trees::tiered::Lost;

@@ -13,7 +13,7 @@
 //! `volatile.rs` (writes that are not logged).
 //!
 //! To add a structure: add a field, an arm in `Dictionaries::get`, in `place.rs` and in `open.rs`,
-//! and a variant in `readers.rs`. Its numbers and names are in `crate::structure`.
+//! and a variant in `readers.rs`. Its numbers and names are in `crate::options::kind`.
 //!
 //! Invariants:
 //!
@@ -36,10 +36,10 @@ pub(super) use open::How;
 pub(super) use take::Taking;
 pub(super) use volatile::Kept;
 
-use crate::Result;
-use crate::format::KeyspaceId;
-use crate::manifest::{Entry, Keeper};
-use crate::structure::Structure;
+use crate::error::Result;
+use crate::options::kind::Structure;
+use crate::schema::format::KeyspaceId;
+use crate::schema::manifest::{Entry, Keeper};
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{Dictionary, Ingest};
 use alluvium_dictionary::horizon::Horizon;

@@ -2,11 +2,11 @@
 
 use super::catalog::{self, SecondCatalog};
 use super::{Dictionaries, HeldWrites};
-use crate::format::{self, KeyspaceId};
-use crate::manifest::files::{Surveyed, lost};
-use crate::manifest::{Keeper, Manifest};
-use crate::structure::Structure;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::options::kind::Structure;
+use crate::schema::format::{self, KeyspaceId};
+use crate::schema::manifest::files::{Surveyed, lost};
+use crate::schema::manifest::{Keeper, Manifest};
 use alluvium_base::Sequence;
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::range::KeyRange;

@@ -3,10 +3,11 @@
 use super::Dictionaries;
 use super::open::corrupt;
 use super::volatile::Volatile;
-use crate::catalog::Definition;
-use crate::format::{self, KeyspaceId};
-use crate::structure::Structure;
-use crate::{Error, HashedForm, PagedOptions, Result};
+use crate::error::{Error, Result};
+use crate::options::kind::Structure;
+use crate::options::{HashedForm, PagedOptions};
+use crate::schema::catalog::Definition;
+use crate::schema::format::{self, KeyspaceId};
 use alluvium_base::Sequence;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_hashes::hashed::{Hashed, HashedOptions};

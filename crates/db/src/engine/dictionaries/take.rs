@@ -1,8 +1,8 @@
 //! Flushes of memtables and attachment of ingests.
 
 use super::Dictionaries;
-use crate::Result;
-use crate::structure::Structure;
+use crate::error::Result;
+use crate::options::kind::Structure;
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{Incorporate, Ingest};
 use alluvium_dictionary::memtable::Memtable;

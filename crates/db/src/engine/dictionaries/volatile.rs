@@ -6,9 +6,9 @@
 
 use super::Dictionaries;
 use crate::engine::Commit;
-use crate::format::{self, KeyspaceId, Write};
-use crate::structure::Structure;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::options::kind::Structure;
+use crate::schema::format::{self, KeyspaceId, Write};
 use alluvium_base::Kind;
 use alluvium_dictionary::contract::Dictionary;
 use alluvium_trees::map::Map;

@@ -3,7 +3,7 @@
 use super::question::Question;
 use super::truth::Truth;
 use super::{PastHour, compared};
-use crate::structure::Structure;
+use crate::options::kind::Structure;
 use alluvium_dictionary::contract::DistinctKeys;
 use alluvium_model::structures::Cost;
 use parking_lot::Mutex;

@@ -190,7 +190,7 @@ fn compared(cost: &Cost, before: &Truth, after: &Truth) -> Vec<Comparison> {
 impl Engine {
     /// Returns predicted and measured costs. Returns `None` before the first request, and for a
     /// structure without a model.
-    pub(crate) fn forecast(&self) -> crate::Result<Option<Forecast>> {
+    pub(crate) fn forecast(&self) -> crate::error::Result<Option<Forecast>> {
         self.is_open()?;
         self.note_hour();
         let Some((keyspace, question)) = self.question()? else {

@@ -2,11 +2,12 @@
 
 use super::super::{Engine, Tally};
 use super::history::Mark;
-use crate::catalog::Definition;
-use crate::levels_options;
-use crate::structure::Structure as Kind;
-use crate::workload::KeyspaceSeen;
-use crate::{Durability, HashedForm, Result};
+use crate::advise::workload::KeyspaceSeen;
+use crate::error::Result;
+use crate::options::kind::Structure as Kind;
+use crate::options::levels;
+use crate::options::{Durability, HashedForm};
+use crate::schema::catalog::Definition;
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::DistinctKeys;
 use alluvium_dictionary::range::KeyRange;
@@ -64,14 +65,14 @@ fn different(held: &Holdings, everything: DistinctKeys) -> f64 {
 /// Returns the model of a keyspace's structure, if there is one.
 fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
     match &definition.options.structure {
-        levels_options::Structure::Tiered => Some(Structure::Tiered(setting)),
-        levels_options::Structure::Levels(options) => match &options.policy {
+        levels::Structure::Tiered => Some(Structure::Tiered(setting)),
+        levels::Structure::Levels(options) => match &options.policy {
             Policy::Samt(fanouts) => fanouts.first().map(|fanout| Structure::Samt { k: fanout.runs }),
             Policy::Cola { ratio } => Some(Structure::Cola { ratio: *ratio }),
             Policy::Leveled { ratio } => Some(Structure::Levelled { ratio: *ratio }),
             Policy::Never => None,
         },
-        levels_options::Structure::Hashed(options) => Some(match options.form {
+        levels::Structure::Hashed(options) => Some(match options.form {
             HashedForm::Silt => Structure::Hashed {
                 index: match options.index {
                     IndexKind::PaCHash => HashIndex::PaCHash,
@@ -86,7 +87,7 @@ fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
                 lambda: lambda.into(),
             },
         }),
-        levels_options::Structure::Paged(_) | levels_options::Structure::Volatile(_) => None,
+        levels::Structure::Paged(_) | levels::Structure::Volatile(_) => None,
     }
 }
 

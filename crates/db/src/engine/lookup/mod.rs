@@ -32,7 +32,7 @@ pub(crate) use polled::Polled;
 
 use super::Engine;
 use super::queue::Slot;
-use crate::Result;
+use crate::error::Result;
 use alluvium_base::Sequence;
 use alluvium_base::message::LAST;
 use alluvium_dictionary::found::Found;

@@ -6,14 +6,14 @@
 //! may have been merged (E3). Most of the nodes that it needs are in the cache then.
 
 use super::{At, Moment};
-use crate::catalog::Definition;
 use crate::engine::Engine;
 use crate::engine::dictionaries::Dictionaries;
 use crate::engine::queue::Slot;
 use crate::engine::readers::{Reader, Search};
-use crate::format::TreeKey;
-use crate::structure::Structure;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::options::kind::Structure;
+use crate::schema::catalog::Definition;
+use crate::schema::format::TreeKey;
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::Reader as _;
 use alluvium_dictionary::fetch;

@@ -1,12 +1,12 @@
 //! Blocking point lookups, single and batched.
 
 use super::{At, Moment};
-use crate::Result;
-use crate::catalog::Definition;
 use crate::engine::Engine;
 use crate::engine::queue::Slot;
 use crate::engine::readers::Reader;
-use crate::format::TreeKey;
+use crate::error::Result;
+use crate::schema::catalog::Definition;
+use crate::schema::format::TreeKey;
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::contract::Reader as _;
 use alluvium_dictionary::fetch;

@@ -1,12 +1,15 @@
 //! Stores with structures that were added by a newer version and are unknown to this one.
 
 use super::engine;
-use crate::catalog::Owners;
+use crate::admin::simulation::{OpenIn as _, Simulated as _};
+use crate::db::Db;
 use crate::engine::Commit;
-use crate::manifest::{Entry, Manifest};
-use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::structure::Structure;
-use crate::{Db, Durability, Error, KeyspaceOptions, Options, format};
+use crate::error::Error;
+use crate::options::kind::Structure;
+use crate::options::{Durability, KeyspaceOptions, Options};
+use crate::schema::catalog::Owners;
+use crate::schema::format;
+use crate::schema::manifest::{Entry, Manifest};
 use alluvium_base::Kind;
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
@@ -24,7 +27,8 @@ fn options() -> Options {
 
 /// Asserts that every way of opening the store fails. Returns the errors.
 fn refused(directory: &Arc<dyn Directory>) -> Vec<Error> {
-    let unwanted = |opened: crate::Result<Db>| opened.map(drop).expect_err("it has an unknown structure");
+    let unwanted =
+        |opened: crate::error::Result<Db>| opened.map(drop).expect_err("it has an unknown structure");
     vec![
         unwanted(options().open_existing_in(Arc::clone(directory))),
         unwanted(options().open_in(Arc::clone(directory))),

@@ -2,7 +2,7 @@
 
 use super::history::{Committed, History, Op, State};
 use super::{cycles, replay};
-use crate::transaction_options::Isolation;
+use crate::options::Isolation;
 
 fn get(key: &str, seen: &[u32]) -> Op {
     let seen: Vec<u8> = seen.iter().flat_map(|element| element.to_be_bytes()).collect();

@@ -1,8 +1,9 @@
 //! Transactions and expiring values, with a clock controlled by the test.
 
 use super::driver::scale;
-use crate::simulation::OpenIn as _;
-use crate::{Options, Transaction};
+use crate::admin::simulation::OpenIn as _;
+use crate::options::Options;
+use crate::transaction::Transaction;
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -15,7 +15,7 @@
 //! Serializable*, 2005).
 
 use super::history::{Committed, ELEMENT, History, LISTS, Op, REGISTERS};
-use crate::transaction_options::Isolation;
+use crate::options::Isolation;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A transaction, by its index in the history; higher numbers are the moments between commits.

@@ -2,9 +2,13 @@
 
 use super::history::{Committed, History, LISTS, Op, REGISTERS, State};
 use super::slow::{SlowDirectory, slowly};
-use crate::simulation::{OpenIn as _, Scale, Simulated as _};
-use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
-use crate::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, Result, Savepoint, Transaction, WriteBatch};
+use crate::admin::simulation::{OpenIn as _, Scale, Simulated as _};
+use crate::db::Db;
+use crate::error::{ErrorKind, Result};
+use crate::keyspace::Keyspace;
+use crate::options::{Concurrency, Isolation, KeyspaceOptions, Options, TransactionOptions};
+use crate::transaction::{Savepoint, Transaction};
+use crate::write::batch::WriteBatch;
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::SimDirectory;

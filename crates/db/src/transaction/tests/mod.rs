@@ -23,7 +23,7 @@ mod replay;
 mod slow;
 mod threads;
 
-use crate::transaction_options::{Concurrency, Isolation};
+use crate::options::{Concurrency, Isolation};
 use alluvium_sim::environment::effort;
 use driver::{Plan, Trouble};
 use history::History;

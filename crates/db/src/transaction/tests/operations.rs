@@ -3,7 +3,8 @@
 use super::driver::{Driver, KEYS, Session};
 use super::history::{ELEMENT, LISTS, Op};
 use super::slow::stop;
-use crate::{Keyspace, Result};
+use crate::error::Result;
+use crate::keyspace::Keyspace;
 
 impl Driver<'_> {
     fn keyspace(&self, key: &[u8]) -> Keyspace {
@@ -68,7 +69,7 @@ impl Driver<'_> {
                     None => has_ended = true,
                 }
             }
-            Ok::<_, crate::Error>((seen, has_ended))
+            Ok::<_, crate::error::Error>((seen, has_ended))
         })?;
         Ok(Op::Walk {
             low,

@@ -5,7 +5,7 @@
 
 use super::driver::{self, Plan, Trouble};
 use super::history::{Committed, ELEMENT, History, LISTS, Op, State};
-use crate::transaction_options::{Concurrency, Isolation};
+use crate::options::{Concurrency, Isolation};
 use adya::{Opts, Valid, Workload, check};
 use std::fmt::Write as _;
 

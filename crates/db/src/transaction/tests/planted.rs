@@ -2,8 +2,8 @@
 
 use super::driver::{Plan, Trouble};
 use super::{driver, findings};
-use crate::fault::{self, Fault};
-use crate::transaction_options::{Concurrency, Isolation};
+use crate::locking::fault::{self, Fault};
+use crate::options::{Concurrency, Isolation};
 
 /// Number of histories to try.
 const SEEDS: u64 = 400;

@@ -6,7 +6,7 @@
 //! snapshot isolation no concurrently committed transaction may have written to the same keys.
 
 use super::history::{Committed, History, Op, State};
-use crate::transaction_options::Isolation;
+use crate::options::Isolation;
 
 /// Returns the violations.
 pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {

@@ -5,7 +5,7 @@
 //! one of the two threads runs at a time, and they switch at points determined by the seed, so that
 //! each seed reproduces its history.
 
-use crate::fault;
+use crate::locking::fault;
 use alluvium_base::Purpose;
 use alluvium_device::forward::{ForwardDevice, ForwardDirectory};
 use alluvium_device::memory::MemoryDirectory;

@@ -4,10 +4,13 @@
 use super::cycles;
 use super::driver::scale;
 use super::history::{Committed, History, LISTS, Op, State};
-use crate::fault::{self, Fault};
-use crate::simulation::OpenIn as _;
-use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
-use crate::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, Result, WriteBatch};
+use crate::admin::simulation::OpenIn as _;
+use crate::db::Db;
+use crate::error::{ErrorKind, Result};
+use crate::keyspace::Keyspace;
+use crate::locking::fault::{self, Fault};
+use crate::options::{Concurrency, Isolation, KeyspaceOptions, Options, TransactionOptions};
+use crate::write::batch::WriteBatch;
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 use std::sync::Mutex;

@@ -1,0 +1,316 @@
+//! Changes to the tiers of an open store: adding a tier, or draining one so that its device can be
+//! replaced.
+
+use crate::admin::place;
+use crate::admin::tiers::{check, settled};
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::options::TierOptions;
+use alluvium_device::Directory;
+use alluvium_device::file::FileDirectory;
+use alluvium_storage::extents::TierLimits;
+use alluvium_storage::tiers::list::{Listed, TierList};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Maximum number of rewrites: running compactions may write to the tier during one, so another
+/// moves their output.
+const PASSES: usize = 5;
+/// Number of waits, and their length, for readers that still use the rewritten runs.
+const WAITS: usize = 100;
+const WAIT: Duration = Duration::from_millis(5);
+
+impl Db {
+    /// Adds a tier in an empty directory. It counts as slower than the existing tiers, and
+    /// compactions may write to it from now on. Reads and writes continue meanwhile. The store
+    /// records the new tier.
+    ///
+    /// After a crash during the call the store has the tier or does not have it. If the directory
+    /// cannot become a tier, nothing has changed. If the tier was added but could not be made
+    /// durable, because the disk of the first directory is full or fails, the call returns that
+    /// error and can be repeated.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let (fast, large) = (place.path().join("fast"), place.path().join("large"));
+    /// use alluvium::{Db, TierOptions};
+    /// let db = Db::open(&fast)?;
+    /// db.add_tier(&large, TierOptions::new().max_bytes(1 << 40))?;
+    /// assert_eq!(db.stats().tiers.len(), 2);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] if the directory belongs to the store or is inside one of its
+    /// directories, or if the maximum number of tiers is reached; a `WrongTier` error that
+    /// describes the contents of the directory; [`Error::is_full`]; I/O errors.
+    pub fn add_tier(&self, path: impl AsRef<Path>, options: TierOptions) -> Result<()> {
+        self.shared().healthy()?;
+        // Excludes copies of the store and other changes of its tiers.
+        let _alone = self.engine().copying.write();
+        self.engine().health()?;
+        let path = settled(path.as_ref());
+        let store = &self.engine().store;
+        let own = |directory: &Arc<dyn Directory>| PathBuf::from(directory.describe());
+        let known: Vec<PathBuf> = store.directories().iter().map(own).collect();
+        let unfinished = usize::from(store.superblock().tiers);
+        if let Some(tier) = known
+            .iter()
+            .skip(unfinished)
+            .position(|known| settled(known) == path)
+        {
+            return self.end_adding((unfinished + tier) as u8);
+        }
+        let further = known
+            .iter()
+            .skip(1)
+            .map(|path| (path.clone(), TierOptions::new()));
+        let all: Vec<_> = further.chain([(path.clone(), options)]).collect();
+        check(&known[0], &all)?;
+        place::no_file(&path)?;
+        let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(&path)?);
+        self.add_tier_on(&directory, options)
+    }
+
+    /// Adds a tier in a directory provided by the caller.
+    pub(crate) fn add_tier_on(&self, directory: &Arc<dyn Directory>, options: TierOptions) -> Result<()> {
+        let limits = TierLimits {
+            max_bytes: options.max_bytes,
+            ..TierLimits::default()
+        };
+        let tier = self.engine().store.begin_adding(directory, limits)?;
+        self.end_adding(tier)
+    }
+
+    /// Makes an added tier durable and opens it for data.
+    fn end_adding(&self, tier: u8) -> Result<()> {
+        let store = &self.engine().store;
+        // Its path is recorded before the superblock counts it.
+        self.note_tiers(tier, false)?;
+        self.engine().checkpoint_now()?;
+        Ok(store.end_adding(tier)?)
+    }
+
+    /// Moves all data from a tier to the others, and keeps new data off it until [`Db::use_tier`].
+    /// Reads and writes continue meanwhile. The directory stays a tier of the store and is almost
+    /// empty: it can be moved to another device while the store is closed.
+    ///
+    /// All data of the store is rewritten, as by [`Db::compact`]. A crash during the call loses
+    /// nothing. The tier stays closed for new data after the next opening too, and the call can be
+    /// repeated.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let (fast, large) = (place.path().join("fast"), place.path().join("large"));
+    /// use alluvium::{Options, TierOptions};
+    /// let db = Options::new().fast_bytes(0).tier(&large, TierOptions::new()).open(&fast)?;
+    /// db.keyspace("rivers")?.put("Elbe", "1094 km")?;
+    /// db.compact()?;
+    /// db.drain_tier(&large)?;
+    /// assert_eq!(db.stats().tiers[1].space.live_bytes, 0);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] if the directory is not a further tier of the store, if the other tiers
+    /// lack the space for its data, or if readers still use some of its data; as [`Db::compact`].
+    pub fn drain_tier(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.shared().healthy()?;
+        let tier = self.further_tier(path.as_ref())?;
+        let engine = self.engine();
+        let store = &engine.store;
+        self.require_space_without(tier)?;
+        self.note_tiers(tier, true)?;
+        store.close_tier(tier);
+        for _ in 0..PASSES {
+            engine.compact()?;
+            for _ in 0..WAITS {
+                let usage = &store.usage().0.tiers[usize::from(tier)];
+                match (usage.live_extents, usage.dead_bytes) {
+                    (0, 0) => return Ok(()),
+                    (0, _) => {}
+                    // The next pass moves the output of concurrent compactions.
+                    _ => break,
+                }
+                // Readers that started earlier may still use the old runs.
+                std::thread::sleep(WAIT);
+                engine.checkpoint_now()?;
+            }
+        }
+        Err(bad(format!(
+            "{} has data that readers still use, or that was written meanwhile: drain it again",
+            path.as_ref().display()
+        )))
+    }
+
+    /// Opens a tier for new data again after it was drained or has failed. The data file of a
+    /// failed tier is reopened.
+    ///
+    /// This needs no space in the first directory, unless the store must record that the tier is no
+    /// longer drained. If there is no space for that, the tier accepts data all the same, so that
+    /// compactions can free space, and the call returns an error; it can then be repeated.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] if the directory is not a further tier of the store, or as above; a
+    /// `WrongTier` error that describes the current contents of the directory; I/O errors if the
+    /// tier still fails. After these the tier is unchanged.
+    pub fn use_tier(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.shared().healthy()?;
+        let path = path.as_ref();
+        let tier = self.further_tier(path)?;
+        self.readmit(tier, || Ok(Arc::new(FileDirectory::open(path)?) as _))
+    }
+
+    /// Opens a tier for data again, in its current directory or in a newly opened one.
+    pub(crate) fn readmit(
+        &self,
+        tier: u8,
+        opened: impl FnOnce() -> alluvium_storage::Result<Arc<dyn Directory>>,
+    ) -> Result<()> {
+        let engine = self.engine();
+        engine.store.readmit_tier(tier, opened)?;
+        // Before it is recorded: if the first directory is full, this makes space.
+        engine.store.open_tier(tier);
+        // Wakes work that waited for the tier.
+        engine.call_all();
+        let noted = match self.note_tiers(tier, false) {
+            Err(error) if error.is_full() => {
+                engine.store.give_up_copies();
+                engine.reclaim()?;
+                self.note_tiers(tier, false)
+            }
+            other => other,
+        };
+        match noted {
+            Err(error) if error.is_full() => Err(self.unremembered(tier, &error)),
+            other => other,
+        }
+    }
+
+    /// Returns the error for a tier that was opened for data when that could not be recorded.
+    fn unremembered(&self, tier: u8, error: &Error) -> Error {
+        let directories = self.engine().store.directories();
+        let path = directories.get(tier).map(|directory| directory.describe());
+        let first = directories.first().describe();
+        bad(format!(
+            "{} takes data again, until the store is closed: {first} has no space to remember it ({error}). Free 4096 \
+             bytes there, or wait until compactions have moved some data, and use the tier once more",
+            path.unwrap_or_default()
+        ))
+    }
+
+    /// Returns the number of the further tier in a directory.
+    fn further_tier(&self, path: &Path) -> Result<u8> {
+        let wanted = settled(path);
+        let directories = self.engine().store.directories();
+        let is_it = |tier: &u8| {
+            let directory = directories.get(*tier);
+            directory.is_some_and(|directory| settled(Path::new(&directory.describe())) == wanted)
+        };
+        match (0..directories.count() as u8).find(is_it) {
+            Some(0) => Err(bad(format!(
+                "{} is the first directory of the store, which has the superblock and the log: it cannot be drained",
+                path.display()
+            ))),
+            Some(tier) => Ok(tier),
+            None => Err(bad(format!("{} is no tier of the store", path.display()))),
+        }
+    }
+
+    fn require_space_without(&self, tier: u8) -> Result<()> {
+        let store = &self.engine().store;
+        let held = store.usage().0.tiers[usize::from(tier)].live_extent_bytes;
+        let (spaces, _) = store.tier_space();
+        let others = spaces
+            .iter()
+            .zip(0u8..)
+            .filter(|(space, number)| *number != tier && space.is_open);
+        let free = others.fold(0u64, |sum, (space, _)| sum.saturating_add(space.free_bytes));
+        if free >= held {
+            return Ok(());
+        }
+        Err(bad(format!(
+            "the tier holds {held} bytes, and the others have space for {free}: raise their limits, or delete something"
+        )))
+    }
+
+    /// Records the paths of the tiers, and which of them are drained.
+    fn note_tiers(&self, changed: u8, is_drained: bool) -> Result<()> {
+        let store = &self.engine().store;
+        let all = store.directories().iter().zip(0..).skip(1);
+        let listed = all.map(|(directory, tier)| Listed {
+            tier,
+            path: directory.describe(),
+            max_bytes: store.extents().limits(tier).max_bytes,
+            is_drained: match tier == changed {
+                true => is_drained,
+                false => store.is_closed(tier),
+            },
+        });
+        let list = TierList {
+            store: store.superblock().store,
+            tiers: listed.collect(),
+        };
+        let first = &**store.directory();
+        match TierList::read(first) {
+            // An unchanged list needs no space.
+            Ok(Some(written)) if written == list => Ok(()),
+            _ => Ok(list.write(first)?),
+        }
+    }
+}
+
+fn bad(why: String) -> Error {
+    Error::BadOption { option: "tier", why }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::admin::simulation::{OpenIn as _, Scale, Simulated as _};
+    use crate::error::ErrorKind;
+    use crate::options::Options;
+    use alluvium_device::Operation;
+    use alluvium_device::simulated::{Fault, SimDirectory};
+    use alluvium_sim::Part;
+    use alluvium_storage::Directories;
+
+    #[test]
+    fn a_tier_is_used_again_although_the_first_directory_is_full() {
+        let machine = SimDirectory::new(1);
+        let whole: Arc<dyn Directory> = Arc::new(machine.reopen());
+        let part = |prefix| Arc::new(Part::of(&whole, prefix));
+        let directories = Directories::from(part("one.")).and(part("two."));
+        let scale = Scale::small(7, 6 << 10, 96 << 10);
+        let db = Options::new()
+            .simulated(scale, || 1000)
+            .open_in(directories)
+            .unwrap();
+        let (store, is_drained) = (&db.engine().store, || {
+            let list = TierList::read(&**db.engine().store.directory());
+            list.unwrap().unwrap().tiers[0].is_drained
+        });
+        let full = || Fault::full(Operation::Grow).on("one.tiers.new").sticky();
+        // A tier that has failed was not drained, so nothing need be recorded.
+        db.note_tiers(1, false).unwrap();
+        machine.inject(full());
+        db.use_tier_in(1).unwrap();
+        machine.clear_faults();
+        // A drained tier is opened for data all the same, and the error explains what to do.
+        db.note_tiers(1, true).unwrap();
+        store.close_tier(1);
+        machine.inject(full());
+        let error = db.use_tier_in(1).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+        assert!(
+            text.contains("takes data again") && text.contains("4096 bytes"),
+            "{text}"
+        );
+        assert!(store.takes_extents(1) && is_drained());
+        machine.clear_faults();
+        db.use_tier_in(1).unwrap();
+        assert!(store.takes_extents(1) && !is_drained());
+    }
+}

@@ -1,0 +1,245 @@
+//! The change stream of a store, for followers.
+
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::schema::format::{self, CATALOG, Write, Writes};
+use crate::shared::Shared;
+use alluvium_base::Kind;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Approximate number of log bytes read at a time.
+const READ: u64 = 1 << 20;
+
+/// A change to a keyspace. Keyspaces have their current names, not those at the time of the commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// A value was set.
+    Put {
+        /// The keyspace.
+        keyspace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The value.
+        value: Vec<u8>,
+        /// Expiry time, if the value expires.
+        expires: Option<SystemTime>,
+    },
+    /// A key was deleted.
+    Delete {
+        /// The keyspace.
+        keyspace: String,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// An operand was merged into the value of a key.
+    Merge {
+        /// The keyspace.
+        keyspace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The operand.
+        operand: Vec<u8>,
+    },
+    /// All keys from `start` (inclusive) to `end` (exclusive) were deleted.
+    DeleteRange {
+        /// The keyspace.
+        keyspace: String,
+        /// Lower bound, inclusive.
+        start: Vec<u8>,
+        /// Upper bound, exclusive; `None` if the range is unbounded.
+        end: Option<Vec<u8>>,
+    },
+    /// Records were ingested, which the log does not contain: read the range again.
+    Ingest {
+        /// The keyspace.
+        keyspace: String,
+        /// First ingested key.
+        first: Vec<u8>,
+        /// Last ingested key.
+        last: Vec<u8>,
+    },
+}
+
+/// The changes of one commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangeSet {
+    /// Sequence number of the commit. Pass it to [`Db::changes_since`](crate::Db::changes_since) to
+    /// continue after it.
+    pub sequence: u64,
+    /// Changes in the order of the batch. Each change has its own sequence number; `sequence` is
+    /// that of the last.
+    pub changes: Vec<Change>,
+}
+
+/// An iterator over commits, in commit order: see [`Db::changes_since`](crate::Db::changes_since).
+/// Returns `None` after the last visible commit, and continues once there are more.
+#[must_use]
+pub struct Changes {
+    shared: Arc<Shared>,
+    /// Sequence number up to which the log was read.
+    after: u64,
+    read: VecDeque<ChangeSet>,
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes")
+            .field("after", &self.after)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Changes {
+    pub(crate) fn new(shared: &Arc<Shared>, after: u64) -> Result<Changes> {
+        let mut changes = Changes {
+            shared: Arc::clone(shared),
+            after,
+            read: VecDeque::new(),
+        };
+        changes.read_more()?;
+        Ok(changes)
+    }
+
+    fn read_more(&mut self) -> Result<()> {
+        let engine = &self.shared.engine;
+        engine.is_open()?;
+        let wanted = self.after;
+        let gone = || Error::ChangesGone {
+            after: wanted,
+            oldest: engine.store.log().forgotten(),
+        };
+        while self.read.is_empty() {
+            let through = engine.visible();
+            if engine.store.log().forgotten() > self.after {
+                return Err(gone());
+            }
+            if through <= self.after {
+                return Ok(());
+            }
+            let mut records = Vec::new();
+            let reached = engine
+                .store
+                .log()
+                .read_after(self.after, through, READ, &mut |record| {
+                    records.push((
+                        record.first + u64::from(record.count) - 1,
+                        record.payload.to_vec(),
+                    ));
+                })?;
+            let reached = reached.ok_or_else(gone)?;
+            for (sequence, record) in records {
+                let changes: Vec<Change> = Writes::new(&record)
+                    .flatten()
+                    .filter_map(|write| self.change(&write))
+                    .collect();
+                if !changes.is_empty() {
+                    self.read.push_back(ChangeSet { sequence, changes });
+                }
+            }
+            self.after = reached;
+        }
+        Ok(())
+    }
+
+    /// Converts a write of the log; `None` if it belongs to the store itself or to an unknown
+    /// keyspace.
+    fn change(&self, write: &Write<'_>) -> Option<Change> {
+        let (Write::One { key, .. } | Write::Range { start: key, .. } | Write::Ingest { first: key, .. }) =
+            write
+        else {
+            return None;
+        };
+        let (len, id) = format::split(key).filter(|&(_, id)| id != CATALOG)?;
+        let keyspace = self.shared.engine.catalog.by_id(id)?.name();
+        let own = |key: &[u8]| key[len.min(key.len())..].to_vec();
+        Some(match *write {
+            Write::One {
+                key,
+                kind: Kind::Put,
+                expires_ms,
+                operand,
+            } => Change::Put {
+                keyspace,
+                key: own(key),
+                value: operand.to_vec(),
+                expires: (expires_ms > 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_millis(expires_ms)),
+            },
+            Write::One {
+                key,
+                kind: Kind::Delete,
+                ..
+            } => Change::Delete {
+                keyspace,
+                key: own(key),
+            },
+            Write::One { key, operand, .. } => Change::Merge {
+                keyspace,
+                key: own(key),
+                operand: operand.to_vec(),
+            },
+            Write::Range { start, end } => Change::DeleteRange {
+                keyspace,
+                start: own(start),
+                end: (format::split(end).map(|(_, id)| id) == Some(id)).then(|| own(end)),
+            },
+            Write::Ingest { first, last } => Change::Ingest {
+                keyspace,
+                first: own(first),
+                last: own(last),
+            },
+            Write::Volatile => return None,
+        })
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<ChangeSet>;
+
+    fn next(&mut self) -> Option<Result<ChangeSet>> {
+        if self.read.is_empty()
+            && let Err(error) = self.read_more()
+        {
+            return Some(Err(error));
+        }
+        self.read.pop_front().map(Ok)
+    }
+}
+
+impl Db {
+    /// Returns the commits after a sequence number, in commit order, as long as the log retains
+    /// them. A follower uses this to keep another store, an index or a cache up to date. It starts
+    /// with a copy of the store ([`Db::checkpoint_to`] returns the sequence number), or at
+    /// [`Db::sequence`], and remembers the last number that it has processed.
+    ///
+    /// Checkpoints truncate the log. [`Options::keep_log`] retains up to a number of bytes more. A
+    /// follower that has fallen too far behind gets an error, and so does a follower that missed
+    /// commits while the store was closed.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let path = place.path().join("store");
+    /// use alluvium::{Change, Options};
+    /// let db = Options::new().keep_log(16 << 20).open(&path)?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// let mut changes = db.changes_since(db.sequence())?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// let set = changes.next().expect("a commit came")?;
+    /// assert!(matches!(&set.changes[..], [Change::Put { key, .. }] if key == b"Elbe"));
+    /// assert_eq!(set.sequence, db.sequence());
+    /// assert!(changes.next().is_none(), "for now");
+    /// rivers.delete("Elbe")?;
+    /// assert!(changes.next().is_some(), "it goes on where it was");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ChangesGone`], with the number from which the log is complete; I/O errors.
+    pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
+        Changes::new(self.shared(), sequence)
+    }
+}

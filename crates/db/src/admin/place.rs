@@ -1,0 +1,59 @@
+//! Checks of a path before a store is created or opened there.
+
+use crate::error::Result;
+use alluvium_storage::{Error, superblock};
+use std::path::Path;
+
+/// Directory that some file systems have at their root.
+const OF_FILE_SYSTEM: &str = "lost+found";
+
+/// Fails if the path is a file.
+///
+/// # Errors
+/// `NotAStore`, with this reason.
+pub(crate) fn no_file(path: &Path) -> Result<()> {
+    match path.metadata() {
+        Ok(found) if !found.is_dir() => Err(not_here(
+            path,
+            "it is a file, and a store is a directory: name the directory of the store, or a path at which nothing is yet"
+                .to_owned(),
+        )),
+        // Other problems are reported when the store is opened.
+        _ => Ok(()),
+    }
+}
+
+/// Fails if a store cannot be created in the directory because it contains something else. The
+/// storage layer checks its files.
+///
+/// # Errors
+/// As [`no_file`]; `NotAStore`, with the names of the entries found.
+pub(crate) fn nothing_else(path: &Path) -> Result<()> {
+    no_file(path)?;
+    let Ok(entries) = path.read_dir() else {
+        return Ok(());
+    };
+    let mut others = Vec::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name == superblock::FILE {
+            return Ok(());
+        }
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if (!is_file || name.to_str().is_none()) && name != OF_FILE_SYSTEM {
+            others.push(name);
+        }
+    }
+    match others.iter().min() {
+        Some(name) => Err(not_here(path, superblock::foreign(&name.to_string_lossy()))),
+        None => Ok(()),
+    }
+}
+
+fn not_here(path: &Path, why: String) -> crate::error::Error {
+    Error::NotAStore {
+        directory: path.display().to_string(),
+        why,
+    }
+    .into()
+}

@@ -1,0 +1,295 @@
+//! Repair of a damaged store.
+
+use crate::admin::tiers::{self, overlaid};
+use crate::engine::progress::Progress;
+use crate::engine::{Engine, Salvaged};
+use crate::error::Result;
+use crate::options::Options;
+use alluvium_device::Access;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::superblock::{self, SuperblockFile};
+use alluvium_storage::{DAMAGE_ADVICE, Directories};
+use alluvium_trees::tiered::{Depth, Lost};
+use std::fmt;
+use std::path::Path;
+
+/// Result of a repair, as sentences. Displays as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// Actions of the repair.
+    pub done: Vec<String>,
+    /// Data that may have been acknowledged and is lost.
+    pub lost: Vec<String>,
+    /// Remaining damage: reads of it fail with an error, and all other data can be read.
+    pub left: Vec<String>,
+}
+
+impl RepairReport {
+    /// Returns whether nothing was lost and nothing is damaged.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.lost.is_empty() && self.left.is_empty()
+    }
+
+    /// Removes the advice to run a repair from the sentences.
+    fn settle(&mut self) {
+        let lists = [&mut self.done, &mut self.lost, &mut self.left];
+        for sentence in lists.into_iter().flatten() {
+            *sentence = sentence.replace(DAMAGE_ADVICE, "");
+        }
+    }
+
+    /// Adds the results to the report. `is_all` means that the data of a newer generation was
+    /// recovered elsewhere.
+    fn tell(&mut self, salvaged: &Salvaged, is_all: bool) {
+        let Salvaged {
+            generation,
+            cut,
+            report,
+            map_damage,
+            mended,
+            ..
+        } = salvaged;
+        self.done.extend_from_slice(mended);
+        if let Some(damage) = map_damage {
+            self.done.push(format!(
+                "the extent map was rebuilt from what the store reaches; it was damaged: {damage}"
+            ));
+        }
+        self.done.push(format!(
+            "generation {generation} was taken, with every commit up to {cut}, and {} records of the log after it",
+            report.replayed_records
+        ));
+        for place in &report.damaged {
+            self.done.push(format!("skipped in the log: {place}"));
+        }
+        if report.named_generation > *generation && !is_all {
+            self.lost.push(format!(
+                "generation {} was durable, too: of what was written between the two, only what the log still has was saved",
+                report.named_generation
+            ));
+        }
+        for (first, last) in report.missing.iter().chain(&report.missing_end) {
+            self.lost.push(format!(
+                "commits {first} to {last}, of which the log has no sound record"
+            ));
+        }
+        self.lost.extend_from_slice(&report.lost_segments);
+        if report.dropped_records > 0 {
+            self.lost.push(format!(
+                "{} records of the log that others contradict",
+                report.dropped_records
+            ));
+        }
+    }
+}
+
+impl fmt::Display for RepairReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, sentences) in [("done", &self.done), ("lost", &self.lost), ("left", &self.left)] {
+            for sentence in sentences {
+                writeln!(f, "{what}: {sentence}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Repairs a damaged store as far as possible, so that it opens again. Intact records of the log
+/// are kept and damaged ones are skipped; if the newest generation references damaged data, the
+/// previous generation is used. The report lists lost data and remaining damage. No other operation
+/// skips damage, and the store never repairs itself: copy the directory before calling this.
+///
+/// [`Options::repair`] repairs stores that use merge operators or compaction filters of the
+/// program.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let path = place.path().join("store");
+/// # alluvium::Db::open(&path)?.keyspace("rivers")?.put("Elbe", "1094 km")?;
+/// let report = alluvium::repair(&path)?;
+/// print!("{report}");
+/// assert!(report.is_whole());
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`Options::repair`].
+pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport> {
+    Options::new().repair(path)
+}
+
+impl Options {
+    /// Like [`repair()`], with these options.
+    ///
+    /// # Errors
+    /// [`Error::Storage`](crate::Error::Storage): the damage, if neither of the two generations
+    /// that a store retains can be read (nothing was changed then: restore a backup); if the store
+    /// is open elsewhere; I/O errors.
+    pub fn repair(&self, path: impl AsRef<Path>) -> Result<RepairReport> {
+        self.repair_with(path, |_| ())
+    }
+
+    /// Like [`Options::repair`], and reports the progress of the final check.
+    ///
+    /// # Errors
+    /// As [`Options::repair`].
+    pub fn repair_with(
+        &self,
+        path: impl AsRef<Path>,
+        progress: impl FnMut(Progress),
+    ) -> Result<RepairReport> {
+        let places = tiers::existing(path.as_ref(), &self.tiers)?;
+        self.limited(&places).repair_on(&places.directories, progress)
+    }
+
+    /// Returns the report of [`Options::repair`] without changing anything: all writes stay in
+    /// memory.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let path = place.path().join("store");
+    /// # alluvium::Db::open(&path)?.keyspace("rivers")?.put("Elbe", "1094 km")?;
+    /// let report = alluvium::Options::new().try_repair(&path, |_| ())?;
+    /// assert!(report.is_whole());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Options::repair`].
+    pub fn try_repair(&self, path: impl AsRef<Path>, progress: impl FnMut(Progress)) -> Result<RepairReport> {
+        let places = tiers::existing(path.as_ref(), &self.tiers)?;
+        let above = overlaid(&places.directories)?;
+        self.limited(&places).repair_on(&above, progress)
+    }
+
+    pub(crate) fn repair_on(
+        &self,
+        directories: &Directories,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<RepairReport> {
+        let options = self.clone().workers(0);
+        superblock::require(&**directories.first())?;
+        let mut report = RepairReport::default();
+        let Choice { than, is_all } = choose(directories, &options, &mut report)?;
+        let (engine, salvaged) = Engine::repair(directories.clone(), &options, than)?;
+        report.tell(&salvaged, is_all);
+        let (unreadable, mended) = engine.mend()?;
+        report.done.extend(mended);
+        for lost in salvaged.lost.iter().chain(&unreadable) {
+            report.lost.extend(told(lost, &engine));
+        }
+        let named = salvaged.report.named_generation;
+        if let Some(newest) = than.filter(|&newest| newest > named && !is_all) {
+            report.lost.push(format!("what generation {newest} alone held"));
+        }
+        engine.checkpoint_everything()?;
+        report.left = engine.check(Depth::Everything, &mut progress)?.into_sentences();
+        engine.close()?;
+        report.settle();
+        Ok(report)
+    }
+}
+
+/// Result of a trial in memory.
+struct Attempt {
+    /// Nothing of the tree is lost.
+    keeps_tree: bool,
+    /// Last commit if the log is complete above the tree; `None` if records are missing.
+    keeps_log_to: Option<u64>,
+}
+
+/// The chosen generation.
+#[derive(Default)]
+struct Choice {
+    /// Use the generation before this one; `None` for the newest.
+    than: Option<u64>,
+    /// The chosen generation loses nothing of the newest.
+    is_all: bool,
+}
+
+/// Chooses the newest generation, unless it cannot be used, or loses data that the previous
+/// generation has while the log supplies the rest. The trial runs in memory, so that the older
+/// generation is not overwritten before the newest is known to be usable.
+fn choose(directories: &Directories, options: &Options, report: &mut RepairReport) -> Result<Choice> {
+    let attempt = |than| -> Result<Attempt> {
+        let (engine, salvaged) = Engine::repair(overlaid(directories)?, options, than)?;
+        let log = &salvaged.report;
+        let is_dense = log.missing.is_empty() && log.dropped_records == 0;
+        let attempt = Attempt {
+            keeps_tree: salvaged.lost.is_empty(),
+            keeps_log_to: is_dense.then(|| engine.visible()),
+        };
+        engine.abandon();
+        Ok(attempt)
+    };
+    let first = match attempt(None) {
+        Ok(first) if first.keeps_tree => return Ok(Choice::default()),
+        Err(error) if !error.is_damage() => return Err(error),
+        first => first,
+    };
+    let newest = SuperblockFile::open(&**directories.first(), Access::ReadOnly);
+    let newest = newest.map(|file| (file.durable().generation, file.durable().cut));
+    let Ok((newest, cut)) = newest else {
+        return first.map(|_| Choice::default());
+    };
+    let older = attempt(Some(newest));
+    let is_all = |older: &Attempt| older.keeps_tree && older.keeps_log_to >= Some(cut);
+    let is_all = older.as_ref().is_ok_and(is_all);
+    let why = match (first, older) {
+        (Ok(_), Ok(_)) if is_all => String::new(),
+        (Ok(_), _) => return Ok(Choice::default()),
+        (Err(error), Ok(_)) => format!(": {error}"),
+        (Err(error), Err(_)) => return Err(error),
+    };
+    let rest = if is_all {
+        ", with all that the log has had since"
+    } else {
+        ""
+    };
+    report.done.push(format!(
+        "generation {newest} leads to damage, so the one before was taken{rest}{why}"
+    ));
+    Ok(Choice {
+        than: Some(newest),
+        is_all,
+    })
+}
+
+/// Describes the lost data, by keyspace.
+fn told(lost: &Lost, engine: &Engine) -> Vec<String> {
+    let catalog = &engine.catalog;
+    let of_keyspace = |name: String| {
+        let definition = catalog.get(&name)?;
+        let all = KeyRange::new(&definition.prefix, Some(&definition.end));
+        let range = lost.range.intersect(&all);
+        if range.is_empty() {
+            return None;
+        }
+        let key = |key: &[u8]| {
+            key.get(definition.prefix.len()..)
+                .unwrap_or_default()
+                .escape_ascii()
+                .to_string()
+        };
+        let to = match &range.high {
+            Some(high) if **high < *definition.end => format!("below \"{}\"", key(high)),
+            _ => "to the last".to_owned(),
+        };
+        let low = key(&range.low);
+        Some(format!(
+            "keyspace {name}, keys from \"{low}\" {to}: {}",
+            lost.what
+        ))
+    };
+    let told: Vec<String> = catalog.names().into_iter().filter_map(of_keyspace).collect();
+    match told.is_empty() {
+        // Keys of dropped keyspaces, or of the store's own records.
+        true => vec![format!(
+            "keys of no keyspace that there is, {:?}: {}",
+            lost.range, lost.what
+        )],
+        false => told,
+    }
+}

@@ -1,0 +1,90 @@
+//! Restoring a store from a backup.
+
+use crate::admin::tiers::{self, overlaid};
+use crate::db::Db;
+use crate::engine::progress::Progress;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::options::store::Existing;
+use alluvium_storage::{Directories, superblock};
+use std::path::Path;
+
+/// Restores a store from a backup: copies it into a directory, which is created if necessary and
+/// must hold no files, and verifies the copy. Any store that is not open can serve as a backup. It
+/// is only read, so it may be on a read-only medium.
+///
+/// [`Options::restore`] restores stores that use merge operators or compaction filters of the
+/// program.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let (path, backup, restored) = (place.path().join("store"), place.path().join("backup"), place.path().join("restored"));
+/// # let db = alluvium::Db::open(&path)?;
+/// # db.keyspace("rivers")?.put("Elbe", "1094 km")?;
+/// db.checkpoint_to(&backup)?;
+/// alluvium::restore(&backup, &restored)?;
+/// let db = alluvium::Db::open(&restored)?;
+/// assert_eq!(db.keyspace("rivers")?.get("Elbe")?.unwrap(), b"1094 km");
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`Options::restore`].
+pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+    Options::new().restore(from, to, |_| ())
+}
+
+impl Options {
+    /// Like [`restore()`], with these options, and reports progress.
+    ///
+    /// # Errors
+    /// [`Error::BadBackup`] if the copied data is damaged; [`Error::Storage`] if `from` holds no
+    /// store or a store that is open, or if `to` holds files; I/O errors. After an error, the files
+    /// already copied are removed as far as possible.
+    pub fn restore(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<()> {
+        let from = tiers::existing(from.as_ref(), &[])?;
+        superblock::require(&**from.directories.first())?;
+        let to = tiers::of_copy(to.as_ref(), &self.tiers, from.directories.count())?;
+        self.limited(&to)
+            .restore_on(&from.directories, &to.directories, &mut progress)?;
+        to.note()
+    }
+
+    /// Like [`Options::restore`], with directories provided by the caller.
+    pub(crate) fn restore_on(
+        &self,
+        from: &Directories,
+        to: &Directories,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let options = self.clone().workers(0);
+        superblock::require(&**from.first())?;
+        let backup = Db::open_in(overlaid(from)?, &options, Existing::Open)?;
+        backup.copy_to_in(to, progress)?;
+        drop(backup);
+        let findings = options.findings(to, progress);
+        match findings {
+            Ok(findings) if findings.is_empty() => Ok(()),
+            other => {
+                to.undo_creation();
+                Err(Error::BadBackup {
+                    from: from.first().describe(),
+                    findings: other?,
+                })
+            }
+        }
+    }
+
+    /// Returns the defects of a copy.
+    fn findings(&self, copy: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
+        let copy = Db::open_in(copy, self, Existing::Open)?;
+        let findings = copy.check_report(progress)?.into_sentences();
+        copy.close()?;
+        Ok(findings)
+    }
+}

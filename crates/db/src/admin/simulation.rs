@@ -1,0 +1,193 @@
+//! Stores in directories that the caller provides, one for each tier, at a small scale and with a
+//! simulated clock.
+//!
+//! This module is for the tests of Alluvium's own crates: crash simulation, fault injection and
+//! fuzzing. It exposes types of internal crates and may change in any version. Programs use
+//! [`Options::open`], or [`Options::in_memory`] for a store in memory.
+
+use crate::admin::repair::RepairReport;
+use crate::db::Db;
+use crate::engine::progress::Progress;
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::options::kind::Structure;
+use crate::options::store::Existing;
+use crate::options::{KeyspaceOptions, Options, TierOptions};
+use alluvium_base::ErrorKind;
+use alluvium_device::Directory;
+use alluvium_storage::Directories;
+use std::sync::Arc;
+
+pub use crate::options::scale::Scale;
+pub use alluvium_trees::levels::Filters;
+
+/// Opens stores in directories provided by the caller, which may be in memory or simulated.
+pub trait OpenIn {
+    /// Sets the scale and the clock (milliseconds since 1970), and disables all threads.
+    #[must_use]
+    fn simulated(self, scale: Scale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
+
+    /// Sets only the clock, in milliseconds since 1970.
+    #[must_use]
+    fn clocked(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
+
+    /// Opens the store in a directory, or creates one if there is none.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    fn open_in(&self, directories: impl Into<Directories>) -> Result<Db>;
+
+    /// Opens an existing store.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    fn open_existing_in(&self, directories: impl Into<Directories>) -> Result<Db>;
+
+    /// Creates a store in a directory without one.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    fn create_in(&self, directories: impl Into<Directories>) -> Result<Db>;
+
+    /// Opens an existing store for reading only.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    fn open_read_only_in(&self, directories: impl Into<Directories>) -> Result<Db>;
+
+    /// Repairs the store in a directory.
+    ///
+    /// # Errors
+    /// As [`Options::repair`].
+    fn repair_in(&self, directories: impl Into<Directories>) -> Result<RepairReport>;
+
+    /// Copies a backup into a directory, and verifies the copy.
+    ///
+    /// # Errors
+    /// As [`Options::restore`].
+    fn restore_in(
+        &self,
+        from: impl Into<Directories>,
+        to: impl Into<Directories>,
+        progress: impl FnMut(Progress),
+    ) -> Result<()>;
+}
+
+impl OpenIn for Options {
+    fn simulated(mut self, scale: Scale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Options {
+        self.scale = Some(scale);
+        self.clock = Arc::new(now_ms);
+        self.workers(0)
+    }
+
+    fn clocked(mut self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Options {
+        self.clock = Arc::new(now_ms);
+        self
+    }
+
+    fn open_in(&self, directories: impl Into<Directories>) -> Result<Db> {
+        Db::open_in(directories, self, Existing::OpenOrCreate)
+    }
+
+    fn open_existing_in(&self, directories: impl Into<Directories>) -> Result<Db> {
+        Db::open_in(directories, self, Existing::Open)
+    }
+
+    fn create_in(&self, directories: impl Into<Directories>) -> Result<Db> {
+        Db::open_in(directories, self, Existing::Create)
+    }
+
+    fn open_read_only_in(&self, directories: impl Into<Directories>) -> Result<Db> {
+        self.read_only_in(&directories.into())
+    }
+
+    fn repair_in(&self, directories: impl Into<Directories>) -> Result<RepairReport> {
+        self.repair_on(&directories.into(), |_| ())
+    }
+
+    fn restore_in(
+        &self,
+        from: impl Into<Directories>,
+        to: impl Into<Directories>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<()> {
+        self.restore_on(&from.into(), &to.into(), &mut progress)
+    }
+}
+
+/// Operations of simulations on an open store.
+pub trait Simulated {
+    /// Copies the store into a directory provided by the caller: see [`Db::checkpoint_to`].
+    ///
+    /// # Errors
+    /// As [`Db::checkpoint_to`].
+    fn checkpoint_to_in(&self, target: impl Into<Directories>, progress: impl FnMut(Progress))
+    -> Result<u64>;
+
+    /// Adds a tier in a directory provided by the caller: see [`Db::add_tier`].
+    ///
+    /// # Errors
+    /// As [`Db::add_tier`].
+    fn add_tier_in(&self, directory: Arc<dyn Directory>) -> Result<()>;
+
+    /// Reopens a tier that has failed for data: see [`Db::use_tier`].
+    ///
+    /// # Errors
+    /// As [`Db::use_tier`].
+    fn use_tier_in(&self, tier: u8) -> Result<()>;
+
+    /// Opens or creates a keyspace in the in-memory map. Users cannot choose this structure.
+    ///
+    /// # Errors
+    /// As [`Db::keyspace_with`].
+    fn keyspace_in_map(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace>;
+
+    /// Ends the store as if the process had died: no handle writes anything more.
+    fn abandon(&self);
+}
+
+impl Simulated for Db {
+    fn checkpoint_to_in(
+        &self,
+        target: impl Into<Directories>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<u64> {
+        self.back_up(&target.into(), &mut progress)
+    }
+
+    fn add_tier_in(&self, directory: Arc<dyn Directory>) -> Result<()> {
+        let _alone = self.engine().copying.write();
+        self.add_tier_on(&directory, TierOptions::new())
+    }
+
+    fn use_tier_in(&self, tier: u8) -> Result<()> {
+        let own = self.engine().store.directories().get(tier).cloned();
+        self.readmit(tier, || Ok(own.expect("the simulation has such a tier")))
+    }
+
+    fn keyspace_in_map(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
+        self.keyspace_in(name, Structure::Map, options)
+    }
+
+    fn abandon(&self) {
+        self.end_abruptly();
+    }
+}
+
+/// Returns the number of the tier that failed while others still work, if the error reports one.
+#[must_use]
+pub fn failing_tier(error: &Error) -> Option<u8> {
+    error.failing_tier().map(|(tier, _)| tier)
+}
+
+/// Returns the kind of a storage error, as simulators classify it; `None` for other errors.
+#[must_use]
+pub fn storage_kind(error: &Error) -> Option<ErrorKind> {
+    error.storage().map(alluvium_storage::Error::kind)
+}
+
+/// The encodings of log records and of the catalog, for fuzzing their decoders.
+pub mod format {
+    pub use crate::schema::format::*;
+    pub use crate::schema::manifest::format as manifest;
+}

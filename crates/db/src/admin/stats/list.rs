@@ -1,0 +1,254 @@
+//! The statistics as a list, for exporters, and as a table, for people.
+
+use super::Stats;
+use super::register::{self, FigureRow};
+use super::tiers::TierStats;
+use alluvium_base::Purpose;
+use alluvium_storage::CopyStats;
+use std::fmt;
+
+/// Unit of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unit {
+    /// A plain count.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// A quotient of two numbers.
+    Ratio,
+}
+
+/// Whether a figure only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Nature {
+    /// Accumulated since the store was opened.
+    Counter,
+    /// A current value.
+    Gauge,
+}
+
+/// One number of [`Stats`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Figure {
+    /// Name: words and dots, such as `device.lookup.reads`. Names are stable.
+    pub name: String,
+    /// Unit of the value.
+    pub unit: Unit,
+    /// Whether the figure only grows.
+    pub nature: Nature,
+    /// Meaning of the figure, in a sentence.
+    pub help: &'static str,
+    /// The value. Counts are exact up to 2^53.
+    pub value: f64,
+}
+
+/// A list of figures under construction.
+#[derive(Default)]
+struct List(Vec<Figure>);
+
+impl List {
+    fn push(&mut self, name: String, unit: Unit, nature: Nature, help: &'static str, value: f64) {
+        self.0.push(Figure {
+            name,
+            unit,
+            nature,
+            help,
+            value,
+        });
+    }
+
+    fn rows(&mut self, rows: &[FigureRow], stats: &Stats) {
+        for row in rows {
+            if let Some(value) = (row.read)(stats) {
+                self.push(row.name.to_owned(), row.unit, row.nature, row.help, value);
+            }
+        }
+    }
+}
+
+/// The counters of each device purpose, in the order of `DeviceCounts`.
+const DEVICE: [(&str, Unit, &str); 5] = [
+    ("reads", Unit::Count, "Reads of the device."),
+    ("writes", Unit::Count, "Writes to the device."),
+    ("syncs", Unit::Count, "Syncs of the device."),
+    ("read_bytes", Unit::Bytes, "Bytes read from the device."),
+    ("written_bytes", Unit::Bytes, "Bytes written to the device."),
+];
+
+impl Stats {
+    /// Returns all figures in a fixed order. A ratio is omitted while its divisor is zero.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// db.keyspace("rivers")?.put("Elbe", "1094 km")?;
+    /// let stats = db.stats();
+    /// let puts = stats.list().into_iter().find(|figure| figure.name == "operations.puts");
+    /// assert!(puts.is_some_and(|figure| figure.value >= 1.0));
+    /// println!("{stats}"); // a table
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn list(&self) -> Vec<Figure> {
+        let mut list = List::default();
+        list.rows(register::OPERATIONS, self);
+        self.list_latencies(&mut list);
+        list.rows(register::AMPLIFICATION, self);
+        self.list_device(&mut list);
+        list.rows(register::CACHES, self);
+        list.rows(register::SPACE, self);
+        self.list_tiers(&mut list);
+        list.rows(register::LOG, self);
+        list.rows(register::STRUCTURES, self);
+        list.rows(register::WORK, self);
+        list.0
+    }
+
+    fn list_device(&self, list: &mut List) {
+        for purpose in Purpose::ALL {
+            let counts = self.device.of(purpose);
+            let numbers = [
+                counts.reads,
+                counts.writes,
+                counts.syncs,
+                counts.read_bytes,
+                counts.written_bytes,
+            ];
+            for ((name, unit, help), value) in DEVICE.into_iter().zip(numbers) {
+                let name = format!("device.{}.{name}", purpose.name());
+                list.push(name, unit, Nature::Counter, help, value as f64);
+            }
+        }
+    }
+
+    fn list_latencies(&self, list: &mut List) {
+        let all = &self.latencies;
+        for (of, latency) in [
+            ("get", &all.get),
+            ("multi_get", &all.multi_get),
+            ("commit", &all.commit),
+            ("durable_commit", &all.durable_commit),
+        ] {
+            let name = |what: &str| format!("latency.{of}.{what}");
+            let timed = latency.timed as f64;
+            list.push(
+                name("timed"),
+                Unit::Count,
+                Nature::Counter,
+                "Operations that were timed.",
+                timed,
+            );
+            for (what, help, value) in [
+                ("mean", "The mean time.", latency.mean_ns),
+                ("p50", "Half of them took no longer.", latency.p50_ns as f64),
+                ("p99", "Of a hundred, 99 took no longer.", latency.p99_ns as f64),
+                (
+                    "p999",
+                    "Of a thousand, 999 took no longer.",
+                    latency.p999_ns as f64,
+                ),
+                (
+                    "p9999",
+                    "Of ten thousand, 9,999 took no longer.",
+                    latency.p9999_ns as f64,
+                ),
+                ("longest", "The longest time.", latency.longest_ns as f64),
+            ] {
+                list.push(name(what), Unit::Nanoseconds, Nature::Gauge, help, value);
+            }
+        }
+    }
+
+    /// Adds the figures of each tier, if the store has several, and of the copies between them.
+    fn list_tiers(&self, list: &mut List) {
+        if self.tiers.len() < 2 {
+            return;
+        }
+        for (number, tier) in self.tiers.iter().enumerate() {
+            for (name, nature, help, read) in TIER {
+                let name = format!("tiers.{number}.{name}");
+                list.push(name, Unit::Bytes, *nature, help, read(tier) as f64);
+            }
+        }
+        for (name, unit, nature, help, read) in COPIES {
+            let name = format!("tiers.copies.{name}");
+            list.push(name, *unit, *nature, help, read(&self.copies) as f64);
+        }
+    }
+}
+
+/// A figure of a tier, in bytes.
+type OfTier = (&'static str, Nature, &'static str, fn(&TierStats) -> u64);
+
+#[rustfmt::skip]
+const TIER: &[OfTier] = &[
+    ("capacity_bytes", Nature::Gauge, "Bytes that the tier may have.", |tier| tier.capacity_bytes),
+    ("available_bytes", Nature::Gauge, "Bytes that it can still take.", |tier| tier.available_bytes),
+    ("file_bytes", Nature::Gauge, "Length of its data file.", |tier| tier.space.file_bytes),
+    ("live_bytes", Nature::Gauge, "Bytes that something refers to.", |tier| tier.space.live_bytes),
+    ("dead_bytes", Nature::Gauge, "Bytes that will be free.", |tier| tier.space.dead_bytes),
+    ("read_bytes", Nature::Counter, "Bytes read from it.", |tier| tier.device.total().read_bytes),
+    ("written_bytes", Nature::Counter, "Bytes written to it.", |tier| tier.device.total().written_bytes),
+];
+
+/// A figure of the copies on the first tier.
+type OfCopies = (&'static str, Unit, Nature, &'static str, fn(&CopyStats) -> u64);
+
+#[rustfmt::skip]
+const COPIES: &[OfCopies] = &[
+    ("bytes", Unit::Bytes, Nature::Gauge, "Bytes copied to the first tier.", |copies| copies.bytes),
+    ("memory_bytes", Unit::Bytes, Nature::Gauge, "Memory that tells of copies.", |copies| copies.memory_bytes),
+    ("copies", Unit::Count, Nature::Gauge, "Nodes copied to the first tier.", |copies| copies.copies),
+    ("made", Unit::Count, Nature::Counter, "Copies that were made.", |copies| copies.made),
+    ("hits", Unit::Count, Nature::Counter, "Reads that a copy answered.", |copies| copies.hits),
+    ("refused", Unit::Count, Nature::Counter, "Copies that were not made.", |copies| copies.refused),
+];
+
+impl fmt::Display for Figure {
+    /// Writes the value with its unit, in readable form.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps: (&[&str], f64) = match self.unit {
+            Unit::Count => (&["", " k", " M", " G", " T"], 1000.0),
+            Unit::Bytes => (&[" B", " KiB", " MiB", " GiB", " TiB"], 1024.0),
+            Unit::Nanoseconds => (&[" ns", " µs", " ms", " s"], 1000.0),
+            Unit::Ratio => return write!(f, "{:.3}", self.value),
+        };
+        let (words, step) = steps;
+        let (mut value, mut word) = (self.value, 0);
+        // Four digits of a count are as readable as three digits and a prefix.
+        while value >= 10.0 * step && word + 1 < words.len() {
+            value /= step;
+            word += 1;
+        }
+        if word == 0 && value.fract() == 0.0 {
+            write!(f, "{value}{}", words[word])
+        } else {
+            write!(f, "{value:.1}{}", words[word])
+        }
+    }
+}
+
+impl fmt::Display for Stats {
+    /// Writes a table: one line for each group, without zeros.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut group = String::new();
+        for figure in self.list().iter().filter(|figure| figure.value != 0.0) {
+            let (of, name) = figure.name.rsplit_once('.').unwrap_or(("", &figure.name));
+            if of == group {
+                write!(f, ", ")?;
+            } else {
+                if !group.is_empty() {
+                    writeln!(f)?;
+                }
+                write!(f, "{of:24} ")?;
+                of.clone_into(&mut group);
+            }
+            write!(f, "{} {figure}", name.replace('_', " "))?;
+        }
+        writeln!(f)
+    }
+}

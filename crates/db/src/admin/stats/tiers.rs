@@ -1,0 +1,62 @@
+//! Statistics of each tier: space, state and I/O.
+
+use crate::engine::Engine;
+use alluvium_device::Snapshot as DeviceStats;
+use alluvium_storage::extents::TierUsage as SpaceUsage;
+
+/// Statistics of a tier, which is a directory of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierStats {
+    /// Path of the directory.
+    pub directory: String,
+    /// Capacity in bytes, within the configured limit.
+    pub capacity_bytes: u64,
+    /// Bytes available to ordinary writes.
+    pub available_bytes: u64,
+    /// Whether new data is written to the tier: not after it was drained, and not while it fails.
+    pub takes_data: bool,
+    /// Error of the device, if the tier has failed since the store was opened. No new data is
+    /// written to it until [`Db::use_tier`](crate::Db::use_tier); existing data is read as far as
+    /// possible.
+    pub failure: Option<String>,
+    /// Space of the data file.
+    pub space: SpaceUsage,
+    /// I/O in the tier's directory, by purpose; for the first tier including the log.
+    pub device: DeviceStats,
+}
+
+impl Engine {
+    /// Returns the I/O counters summed over all tiers.
+    pub(crate) fn device_stats(&self) -> DeviceStats {
+        let tiers = 0..self.store.directories().count() as u8;
+        tiers.fold(DeviceStats::default(), |sum, tier| {
+            sum.plus(&self.device_stats_of(tier))
+        })
+    }
+
+    /// Returns the I/O counters of a tier, summed over the directories that it has had.
+    fn device_stats_of(&self, tier: u8) -> DeviceStats {
+        let directories = self.store.directories_of(tier).into_iter();
+        let snapshots = directories.map(|directory| directory.counters().snapshot());
+        snapshots.fold(DeviceStats::default(), |sum, more| sum.plus(&more))
+    }
+
+    /// Returns the statistics of each tier.
+    pub(super) fn tier_stats(&self) -> Vec<TierStats> {
+        let (spaces, _) = self.store.tier_space();
+        let usage = self.store.usage().0.tiers;
+        let directories = self.store.directories().iter();
+        let tiers = directories.zip(spaces).zip(usage).zip(0u8..);
+        let tier = tiers.map(|(((directory, space), usage), number)| TierStats {
+            directory: directory.describe(),
+            capacity_bytes: space.capacity_bytes,
+            available_bytes: space.free_bytes,
+            takes_data: space.is_open,
+            failure: self.store.tier_failure(number).map(|failure| failure.to_string()),
+            space: usage,
+            device: self.device_stats_of(number),
+        });
+        tier.collect()
+    }
+}

@@ -1,0 +1,400 @@
+//! The background threads: one flushes memtables, one writes checkpoints, some compact, one
+//! prepares log and memory for writers, and one, the keeper, syncs the log and manages space.
+//!
+//! At most `workers` threads are CPU-bound. During a flush, compaction threads pause between
+//! slices, unless compactions are so far behind that writers would be throttled. The other threads
+//! mostly wait for the device, and no thread waits for them. All have a lower priority than the
+//! user's threads, which would otherwise wait for a whole time slice of the scheduler. If the
+//! workers fall behind because of that, writers are throttled (`engine/throttle.rs`).
+
+use crate::engine::{Duty, Engine, Worked};
+use crate::error::Error;
+use crate::options::Background;
+use crate::options::limits::{self, Bucket, Leave};
+use crate::options::machine;
+use alluvium_base::{MIB, Sequence};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Maximum sleep of an idle worker. Some work becomes due without a notification.
+const REST: Duration = Duration::from_millis(20);
+
+/// Sleep of the preparing thread between two checks of the writers, in which they write a few
+/// hundred KiB.
+const SOON: Duration = Duration::from_millis(4);
+
+/// Sleep after an error before the next attempt.
+const AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// Period of the keeper.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// Maximum bytes of maintenance in a round, while there is no other work.
+const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
+/// The same while all data fits into the cache, where little maintenance arises.
+const CACHED_MAINTENANCE_PER_ROUND: u64 = 64 * MIB;
+
+/// Maximum time that deletes wait in a memtable that is not full; they free no space before the
+/// flush.
+const MOST_DELETES_WAIT: Duration = Duration::from_secs(5);
+
+/// Maximum time that obsolete log waits for a checkpoint, and maximum number of rounds that the
+/// memory of an idle memtable is kept, under low write load. Both use memory that could cache pages
+/// and records.
+const MOST_LOG_WAITS: Duration = Duration::from_secs(2);
+const MOST_IDLE_ROUNDS: u64 = 20;
+
+/// Period of the balancing of the caches.
+const BALANCE: Duration = Duration::from_secs(1);
+
+/// Visible sequence numbers at recent times, oldest first.
+#[derive(Debug, Default)]
+struct Seen {
+    moments: VecDeque<(Instant, Sequence)>,
+    /// Sequence number of the newest entry that was removed.
+    behind: Sequence,
+}
+
+impl Seen {
+    fn note(&mut self, now: Instant, visible: Sequence) {
+        self.moments.push_back((now, visible));
+    }
+
+    /// Returns the last commit that was visible at least `age` before the newest entry.
+    fn until(&mut self, age: Duration) -> Sequence {
+        let now = self.moments.back().map(|&(moment, _)| moment);
+        while let (Some(now), Some(&(moment, visible))) = (now, self.moments.front())
+            && now.duration_since(moment) >= age
+        {
+            self.behind = visible;
+            self.moments.pop_front();
+        }
+        self.behind
+    }
+}
+
+/// State of the keeper between rounds.
+struct Keeping {
+    seen: Seen,
+    /// Time of the last balancing of the caches.
+    balanced: Instant,
+    busy_until: Instant,
+    deletes_since: Option<Instant>,
+    /// Cut of the newest checkpoint while the tree has grown beyond it, and the time since when
+    /// this cut has been the newest.
+    outgrown: (Option<Sequence>, Instant),
+}
+
+/// The background threads of one store.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    engine: Arc<Engine>,
+    stop: AtomicBool,
+    /// First error that no writer has been told of yet.
+    failure: Mutex<Option<String>>,
+    has_failed: AtomicBool,
+    lock: Mutex<()>,
+    stopping: Condvar,
+    sync_interval: Duration,
+    caps: Background,
+    bucket: Mutex<Bucket>,
+    started: Instant,
+}
+
+impl Workers {
+    /// Starts `workers` workers and the service threads. With zero workers there are no threads.
+    pub(crate) fn start(
+        engine: &Arc<Engine>,
+        workers: usize,
+        sync_interval: Duration,
+        caps: Background,
+    ) -> Workers {
+        let shared = Arc::new(Shared {
+            engine: Arc::clone(engine),
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            has_failed: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            stopping: Condvar::new(),
+            sync_interval,
+            caps,
+            bucket: Mutex::default(),
+            started: Instant::now(),
+        });
+        // Before the log uses the available space.
+        engine.fit_reserve();
+        let mut threads = Vec::new();
+        let mut spawn = |name: String, run: fn(&Shared)| {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                machine::stand_back();
+                run(&shared);
+            });
+            match thread {
+                Ok(thread) => threads.push(thread),
+                // Without the thread, writers do its work.
+                Err(error) => tracing::warn!(%error, "a thread for the background could not be started"),
+            }
+        };
+        for number in 1..workers {
+            spawn(format!("alluvium-work-{number}"), |shared| {
+                shared.work(Duty::Compact);
+            });
+        }
+        if workers > 0 {
+            spawn("alluvium-work-0".to_owned(), Shared::compact_in_between);
+            spawn("alluvium-prepare".to_owned(), Shared::prepare);
+            spawn("alluvium-write-out".to_owned(), |shared| {
+                shared.work(Duty::Incorporate);
+            });
+            spawn("alluvium-checkpoint".to_owned(), |shared| {
+                shared.work(Duty::Checkpoint);
+            });
+            spawn("alluvium-keep".to_owned(), Shared::keep);
+        }
+        Workers {
+            shared,
+            threads: Mutex::new(threads),
+        }
+    }
+
+    /// Returns the first background error since the previous call.
+    pub(crate) fn failure(&self) -> Result<(), Error> {
+        if !self.shared.has_failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let cause = self.shared.failure.lock().take();
+        self.shared.has_failed.store(false, Ordering::Relaxed);
+        cause.map_or(Ok(()), |cause| Err(Error::Background { cause }))
+    }
+
+    /// Stops all threads and waits for them.
+    pub(crate) fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.engine.call_all();
+        drop(self.shared.lock.lock());
+        self.shared.stopping.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            // A panic has already been reported by the worker.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn work(&self, duty: Duty) {
+        while !self.is_stopped() {
+            self.slice(duty);
+        }
+    }
+
+    /// Prepares log and memory ahead of the writers; polls more often while there are writes.
+    fn prepare(&self) {
+        let mut is_written = false;
+        while !self.is_stopped() {
+            match self.engine.work_at(Duty::Prepare) {
+                Ok(Worked::Something) => is_written = true,
+                Ok(Worked::Nothing) => {
+                    self.pause(if is_written { SOON } else { REST });
+                    is_written = false;
+                }
+                Err(error) => self.failed(&error),
+            }
+        }
+    }
+
+    /// Compacts while no flush is running, or if compactions are urgent.
+    fn compact_in_between(&self) {
+        while !self.is_stopped() {
+            let calls = self.engine.calls();
+            if self.engine.is_incorporating() && !self.engine.presses() {
+                self.engine.rest(calls, REST);
+            } else {
+                self.slice(Duty::Compact);
+            }
+        }
+    }
+
+    fn slice(&self, duty: Duty) {
+        if duty == Duty::Compact && self.is_capped() {
+            return;
+        }
+        let calls = self.engine.calls();
+        let began = Instant::now();
+        match self.engine.work_at(duty) {
+            Ok(Worked::Something) if duty == Duty::Compact => self.rest_after(began),
+            Ok(Worked::Something) => {}
+            Ok(Worked::Nothing) => self.engine.rest(calls, REST),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Pauses if compactions have used up their bytes. Returns whether it paused.
+    fn is_capped(&self) -> bool {
+        let (engine, now) = (&self.engine, self.started.elapsed());
+        let hurries = engine.hurries();
+        let leave = self
+            .bucket
+            .lock()
+            .ask(&self.caps, now, engine.moved_bytes(), hurries);
+        match leave {
+            Leave::Go => false,
+            Leave::Yield => {
+                engine.tallies.cap_yields.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+            Leave::Rest(rest) => {
+                self.rest(rest);
+                true
+            }
+        }
+    }
+
+    /// Pauses if a slice has exceeded its share of the processor.
+    fn rest_after(&self, began: Instant) {
+        if let Some(rest) = limits::rest_after(&self.caps, began.elapsed()) {
+            if self.engine.hurries() {
+                self.engine.tallies.cap_yields.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.rest(rest);
+            }
+        }
+    }
+
+    fn rest(&self, rest: Duration) {
+        let capped = &self.engine.tallies.capped_us;
+        capped.fetch_add(rest.as_micros() as u64, Ordering::Relaxed);
+        self.pause(rest);
+    }
+
+    /// Waits if the disk is full, or if a further tier fails, which the store survives. Any other
+    /// error is reported to the next writer.
+    fn failed(&self, error: &Error) {
+        if !error.is_full() && error.failing_tier().is_none() {
+            tracing::error!(%error, "work in the background failed");
+            self.failure.lock().get_or_insert_with(|| error.to_string());
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        self.pause(AFTER_ERROR);
+    }
+
+    fn pause(&self, time: Duration) {
+        let mut guard = self.lock.lock();
+        if !self.is_stopped() {
+            self.stopping.wait_for(&mut guard, time);
+        }
+    }
+
+    fn keep(&self) {
+        let mut keeping = Keeping {
+            seen: Seen::default(),
+            balanced: Instant::now(),
+            busy_until: Instant::now(),
+            deletes_since: None,
+            outgrown: (None, Instant::now()),
+        };
+        let round = self.sync_interval.min(ROUND);
+        while !self.is_stopped() {
+            self.pause(round);
+            let kept = self.engine.guarded("looking after the store", || {
+                self.keep_round(&mut keeping, round);
+                Ok(())
+            });
+            if let Err(error) = kept {
+                self.failed(&error);
+            }
+        }
+    }
+
+    fn keep_round(&self, keeping: &mut Keeping, round: Duration) {
+        self.engine.notice_removal();
+        if let Err(error) = self.engine.mark_time() {
+            self.failed(&error);
+        }
+        self.engine.fit_reserve();
+        if let Err(error) = self.engine.make_room() {
+            self.failed(&error);
+        }
+        self.engine.look_for_room();
+        if let Err(error) = self.engine.fit_memory() {
+            self.failed(&error);
+        }
+        keeping.seen.note(Instant::now(), self.engine.visible());
+        // Under high write load, checkpoints overtake the log, so that none of it need be written
+        // twice.
+        let due = keeping.seen.until(self.sync_interval.saturating_sub(round));
+        if due > self.engine.synced()
+            && let Err(error) = self.engine.sync()
+        {
+            self.failed(&error);
+        }
+        let deletes_since = &mut keeping.deletes_since;
+        if !self.engine.holds_deletes() {
+            *deletes_since = None;
+        } else if deletes_since.get_or_insert_with(Instant::now).elapsed() >= MOST_DELETES_WAIT {
+            self.engine.seal_deletes();
+        }
+        self.engine.note_hour();
+        if let Err(error) = self.engine.watch_trial() {
+            self.failed(&error);
+        }
+        self.engine.end_old_transactions();
+        self.engine.locks.spare();
+        self.engine.give_back_memtables(MOST_IDLE_ROUNDS);
+        let (checkpoint, outgrown) = (self.engine.outgrown_checkpoint(), &mut keeping.outgrown);
+        if checkpoint != outgrown.0 {
+            *outgrown = (checkpoint, Instant::now());
+        } else if checkpoint.is_some() && outgrown.1.elapsed() >= MOST_LOG_WAITS {
+            self.engine.want_checkpoint();
+        }
+        if keeping.balanced.elapsed() >= BALANCE {
+            keeping.balanced = Instant::now();
+            if let Err(error) = self.engine.balance() {
+                self.failed(&error);
+            }
+        }
+        let per_round = match self.engine.note_fit() {
+            true => CACHED_MAINTENANCE_PER_ROUND,
+            false => MAINTENANCE_PER_ROUND,
+        };
+        let now = Instant::now();
+        if self.engine.is_busy() {
+            keeping.busy_until = now + ROUND;
+        } else if now >= keeping.busy_until && self.engine.maintain(per_round).unwrap_or(false) {
+            self.engine.call_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_older_than_an_age_is_told_and_nothing_younger() {
+        let (start, mut seen) = (Instant::now(), Seen::default());
+        let ms = Duration::from_millis;
+        for (at, visible) in [(0, 10), (100, 20), (200, 30)] {
+            seen.note(start + ms(at), visible);
+        }
+        assert_eq!(seen.until(ms(250)), 0);
+        assert_eq!(seen.until(ms(100)), 20);
+        seen.note(start + ms(1000), 30);
+        assert_eq!(seen.until(ms(100)), 30);
+        assert_eq!(seen.until(ms(0)), 30);
+    }
+}

@@ -1,0 +1,213 @@
+//! Latencies of operations, sampled in histograms that are always enabled.
+//!
+//! About one operation in 64 is timed. The intervals are random, so that they cannot correlate with
+//! a rhythm of the program. Each thread records in one of a few histograms per kind; statistics
+//! report their sum. A histogram is allocated when it records its first operation, and occupies
+//! about 16 KiB.
+
+use super::distribution::{Distribution, Distributions};
+use super::thread_number;
+use crossbeam_utils::CachePadded;
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use std::cell::Cell;
+use std::fmt;
+use std::time::Instant;
+
+/// Average interval between timed operations.
+const SAMPLED: u32 = 64;
+
+/// Number of histograms per kind.
+const SHARDS: usize = 4;
+
+/// Longest latency that a histogram resolves, in nanoseconds.
+const LONGEST_NS: u64 = 1_000_000_000_000;
+
+/// Significant digits of a latency.
+const DIGITS: u8 = 2;
+
+/// Latencies of one kind of operation, in nanoseconds, as far as they were timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Latency {
+    /// Number of timed operations.
+    pub timed: u64,
+    /// Mean latency.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// 99.99th percentile.
+    pub p9999_ns: u64,
+    /// Longest timed latency. Operations that were not timed may have taken longer.
+    pub longest_ns: u64,
+}
+
+/// Latencies of user operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Latencies {
+    /// Gets; one in 64 is timed.
+    pub get: Latency,
+    /// Gets of several keys; one in 64 is timed.
+    pub multi_get: Latency,
+    /// Commits that do not wait for a sync; one in 64 is timed.
+    pub commit: Latency,
+    /// Commits at [`Durability::Disk`](crate::Durability::Disk); all are timed.
+    pub durable_commit: Latency,
+}
+
+type Times = CachePadded<Mutex<Option<Histogram<u32>>>>;
+
+/// The histograms of one kind of operation.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    shards: [Times; SHARDS],
+}
+
+/// The histograms of one store.
+#[derive(Debug, Default)]
+pub(crate) struct Recorders {
+    pub(crate) get: Recorder,
+    pub(crate) multi_get: Recorder,
+    pub(crate) commit: Recorder,
+    pub(crate) durable_commit: Recorder,
+}
+
+/// Start time of an operation, if it is timed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Began(Option<Instant>);
+
+impl Began {
+    /// Starts an operation of which a sample is timed.
+    #[inline]
+    pub(crate) fn sampled() -> Began {
+        thread_local! {
+            /// Operations of this thread up to and including the next timed one.
+            static LEFT: Cell<u32> = const { Cell::new(1) };
+        }
+        let left = LEFT.get() - 1;
+        if left > 0 {
+            LEFT.set(left);
+            return Began(None);
+        }
+        LEFT.set(fastrand::u32(1..2 * SAMPLED));
+        Began::now()
+    }
+
+    /// Starts an operation that is always timed.
+    pub(crate) fn now() -> Began {
+        Began(Some(Instant::now()))
+    }
+
+    /// Ends the operation and records its latency if it is timed.
+    #[inline]
+    pub(crate) fn over(self, recorder: &Recorder) {
+        if let Some(began) = self.0 {
+            recorder.record(began.elapsed().as_nanos().try_into().unwrap_or(u64::MAX));
+        }
+    }
+}
+
+fn histogram() -> Histogram<u32> {
+    Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are in order")
+}
+
+impl Recorder {
+    #[cold]
+    fn record(&self, ns: u64) {
+        let mut shard = self.shards[thread_number() % SHARDS].lock();
+        shard.get_or_insert_with(histogram).saturating_record(ns);
+    }
+
+    fn distribution(&self) -> Distribution {
+        let mut distribution = Distribution::default();
+        for shard in &self.shards {
+            if let Some(times) = &*shard.lock() {
+                for step in times.iter_recorded() {
+                    distribution.add(step.value_iterated_to(), step.count_since_last_iteration());
+                }
+            }
+        }
+        distribution
+    }
+
+    fn latency(&self) -> Latency {
+        let mut sum = histogram();
+        for shard in &self.shards {
+            if let Some(times) = &*shard.lock() {
+                sum.add(times).expect("all have the same bounds");
+            }
+        }
+        Latency {
+            timed: sum.len(),
+            mean_ns: sum.mean(),
+            p50_ns: sum.value_at_quantile(0.5),
+            p99_ns: sum.value_at_quantile(0.99),
+            p999_ns: sum.value_at_quantile(0.999),
+            p9999_ns: sum.value_at_quantile(0.9999),
+            longest_ns: sum.max(),
+        }
+    }
+}
+
+impl Recorders {
+    pub(crate) fn distributions(&self) -> Distributions {
+        Distributions {
+            get: self.get.distribution(),
+            multi_get: self.multi_get.distribution(),
+            commit: self.commit.distribution(),
+            durable_commit: self.durable_commit.distribution(),
+        }
+    }
+
+    pub(crate) fn latencies(&self) -> Latencies {
+        Latencies {
+            get: self.get.latency(),
+            multi_get: self.multi_get.latency(),
+            commit: self.commit.latency(),
+            durable_commit: self.durable_commit.latency(),
+        }
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.latency(), f)
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_of_operations_is_timed_and_what_is_timed_is_told() {
+        let recorder = Recorder::default();
+        assert_eq!(recorder.latency(), Latency::default());
+        const OPERATIONS: u64 = 100_000;
+        for _ in 0..OPERATIONS {
+            Began::sampled().over(&recorder);
+        }
+        let timed = recorder.latency().timed;
+        let expected = OPERATIONS / u64::from(SAMPLED);
+        assert!(
+            (expected / 2..expected * 2).contains(&timed),
+            "{timed} were timed"
+        );
+        let recorder = Recorder::default();
+        for us in 1..=1000u64 {
+            recorder.record(us * 1000);
+        }
+        let latency = recorder.latency();
+        assert_eq!(latency.timed, 1000);
+        let near = |ns: u64, us: u64| ns.abs_diff(us * 1000) <= us * 1000 / 50;
+        assert!(
+            near(latency.p50_ns, 500) && near(latency.p99_ns, 990) && near(latency.longest_ns, 1000),
+            "{latency:?}"
+        );
+    }
+}

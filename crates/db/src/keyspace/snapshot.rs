@@ -1,0 +1,143 @@
+//! Reads at one commit.
+
+use crate::engine::At;
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::read::futures::{Get, MultiGet};
+use crate::read::iter::{self, Iter};
+use crate::read::pin::Pinned;
+use crate::read::unordered::Unordered;
+use crate::read::value::Value;
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+/// A consistent view of all keyspaces at one commit. Creating a snapshot costs almost nothing; old
+/// versions stay on disk while it exists.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// let rivers = db.keyspace("rivers")?;
+/// rivers.put("Elbe", "1094 km")?;
+/// let before = db.snapshot();
+/// rivers.put("Elbe", "1094.26 km")?;
+/// assert_eq!(before.get(&rivers, "Elbe")?.unwrap(), b"1094 km");
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Snapshot {
+    pinned: Arc<Pinned>,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("sequence", &self.sequence())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(pinned: Pinned) -> Snapshot {
+        Snapshot {
+            pinned: Arc::new(pinned),
+        }
+    }
+
+    /// Returns the sequence number of the last commit that is visible in the snapshot.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.pinned.sequence()
+    }
+
+    fn at(&self, keyspace: &Keyspace) -> Result<At> {
+        if keyspace.store_number() != self.pinned.shared().number() {
+            return Err(Error::OtherStore);
+        }
+        Ok(At::Kept(self.sequence()))
+    }
+
+    /// Returns the value of a key in the snapshot.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`], [`Error::OtherStore`].
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        keyspace.get_at(key.as_ref(), self.at(keyspace)?)
+    }
+
+    /// Returns the values of many keys in the snapshot, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        keyspace.multi_get_at(keys, self.at(keyspace)?)
+    }
+
+    /// Returns the sequence number to read at, pinned, for a keyspace of the same store.
+    pub(crate) fn pinned_for(&self, keyspace: &Keyspace) -> Result<Arc<Pinned>> {
+        self.at(keyspace).map(|_| Arc::clone(&self.pinned))
+    }
+
+    /// Like [`Keyspace::get_async`], in the snapshot. The future keeps the snapshot alive.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_async(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Get {
+        Get::new(
+            keyspace.handle(),
+            key.as_ref(),
+            self.pinned_for(keyspace).map(Some),
+        )
+    }
+
+    /// Like [`Keyspace::multi_get_async`], in the snapshot. The future keeps the snapshot alive.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn multi_get_async<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> MultiGet {
+        MultiGet::new(keyspace.handle(), keys, self.pinned_for(keyspace).map(Some))
+    }
+
+    /// Returns an iterator over the keys within bounds and their values in the snapshot.
+    ///
+    /// # Panics
+    /// If the keyspace belongs to another store.
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
+        assert!(self.at(keyspace).is_ok(), "the keyspace belongs to another store");
+        Iter::new(
+            keyspace.handle(),
+            iter::bounds(keyspace.definition(), &range),
+            Some(Arc::clone(&self.pinned)),
+        )
+    }
+
+    /// Returns an iterator over all keys and values in the snapshot, in unspecified order: see
+    /// [`Keyspace::unordered`].
+    ///
+    /// # Panics
+    /// If the keyspace belongs to another store.
+    #[must_use]
+    pub fn unordered(&self, keyspace: &Keyspace) -> Unordered {
+        assert!(self.at(keyspace).is_ok(), "the keyspace belongs to another store");
+        Unordered::new(keyspace.handle(), Some(Arc::clone(&self.pinned)))
+    }
+
+    /// Returns an iterator over all keys and values in the snapshot.
+    ///
+    /// # Panics
+    /// If the keyspace belongs to another store.
+    #[must_use]
+    pub fn iter(&self, keyspace: &Keyspace) -> Iter {
+        self.range::<&[u8]>(keyspace, ..)
+    }
+}

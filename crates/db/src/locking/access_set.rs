@@ -1,0 +1,195 @@
+//! Keys and ranges over all keyspaces: the read or write set of a transaction.
+//!
+//! *Knows*: the keyspace of each key, which points are covered by ranges, the size of the set.
+//!
+//! *Does not know*: who has read the keys, and which accesses conflict.
+
+use crate::locking::locks::{LockMode, LockSet};
+use crate::locking::ranges::{Key, Ranges};
+use crate::schema::catalog::Definition;
+use crate::schema::format::KeyspaceId;
+use alluvium_dictionary::range::KeyRange;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Number of neighbouring points that are combined into one range to save memory.
+const JOINED: usize = 16;
+
+/// Key length in bytes that counts as one more point, because limits also bound memory.
+const LONG: usize = 256;
+
+/// A set of keys and ranges. Keys are tree keys.
+#[derive(Debug, Default)]
+pub(crate) struct Footprint {
+    spaces: BTreeMap<KeyspaceId, Space>,
+    /// Number of points and ranges. Long keys count more than once.
+    len: usize,
+}
+
+/// The part of the set in one keyspace. No point is inside a range.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) definition: Arc<Definition>,
+    points: BTreeSet<Key>,
+    /// Total weight of the points.
+    weight: usize,
+    ranges: Ranges,
+}
+
+fn weight(key: &[u8]) -> usize {
+    1 + key.len() / LONG
+}
+
+/// Returns the immediate successor of a key.
+fn behind(key: &[u8]) -> Key {
+    let mut behind = Key::from_slice(key);
+    behind.push(0);
+    behind
+}
+
+impl Space {
+    pub(crate) fn points(&self) -> impl Iterator<Item = &[u8]> {
+        self.points.iter().map(|point| &point[..])
+    }
+
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = KeyRange> {
+        self.ranges.iter().map(|(low, high)| KeyRange::new(low, high))
+    }
+
+    fn len(&self) -> usize {
+        self.weight + self.ranges.len().max(self.ranges.memory() / LONG)
+    }
+
+    /// Combines groups of neighbouring points into ranges.
+    fn join_points(&mut self) {
+        let points: Vec<Key> = std::mem::take(&mut self.points).into_iter().collect();
+        self.weight = 0;
+        for group in points.chunks(JOINED) {
+            if let (Some(first), Some(last)) = (group.first(), group.last()) {
+                self.ranges.insert(first, Some(&behind(last)));
+            }
+        }
+    }
+}
+
+impl Footprint {
+    /// Adds a key.
+    pub(crate) fn add_point(&mut self, definition: &Arc<Definition>, key: &[u8]) {
+        self.change(definition, |space| {
+            if !space.ranges.contains(key) && space.points.insert(Key::from_slice(key)) {
+                space.weight += weight(key);
+            }
+        });
+    }
+
+    /// Adds a range.
+    pub(crate) fn add_range(&mut self, definition: &Arc<Definition>, range: &KeyRange) {
+        if range.is_empty() {
+            return;
+        }
+        self.change(definition, |space| {
+            space.ranges.insert(&range.low, range.high.as_deref());
+            let from = space.points.range(Key::from_slice(&range.low)..);
+            let within: Vec<Key> = from.take_while(|key| range.contains(key)).cloned().collect();
+            for key in within {
+                space.points.remove(&key);
+                space.weight -= weight(&key);
+            }
+        });
+    }
+
+    fn change(&mut self, definition: &Arc<Definition>, change: impl FnOnce(&mut Space)) {
+        let space = self.spaces.entry(definition.id).or_insert_with(|| Space {
+            definition: Arc::clone(definition),
+            points: BTreeSet::new(),
+            weight: 0,
+            ranges: Ranges::default(),
+        });
+        let len = space.len();
+        change(space);
+        self.len = self.len + space.len() - len;
+    }
+
+    /// Combines points into ranges to reduce their number. The set then includes the gaps between
+    /// the points of a range.
+    pub(crate) fn join_points(&mut self) {
+        for space in self.spaces.values_mut() {
+            space.join_points();
+        }
+        self.len = self.spaces.values().map(Space::len).sum();
+    }
+
+    /// Returns the number of points and ranges; long keys count more than once.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the parts of the set, by keyspace.
+    pub(crate) fn spaces(&self) -> impl Iterator<Item = &Space> {
+        self.spaces.values()
+    }
+
+    /// Adds locks that exclude commits of other writes to the footprint.
+    pub(crate) fn lock(&self, set: &mut LockSet) {
+        for space in self.spaces.values() {
+            for point in &space.points {
+                set.key(0, point, LockMode::Shared);
+            }
+            if space.ranges.len() > 0 {
+                set.everything(LockMode::Shared);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+
+    fn definition() -> Arc<Definition> {
+        let db = Options::new().memory(16 << 20).workers(0).in_memory().unwrap();
+        Arc::clone(db.keyspace("seas").unwrap().definition())
+    }
+
+    #[test]
+    fn a_point_in_a_range_is_not_counted_and_a_range_takes_its_points() {
+        let (of, mut footprint) = (definition(), Footprint::default());
+        for key in [b"a", b"c", b"e", b"c"] {
+            footprint.add_point(&of, key);
+        }
+        assert_eq!(footprint.len(), 3);
+        footprint.add_range(&of, &KeyRange::new(b"b", Some(b"e")));
+        footprint.add_point(&of, b"d");
+        let space = footprint.spaces().next().unwrap();
+        let points: Vec<&[u8]> = space.points().collect();
+        assert_eq!((points, footprint.len()), (vec![&b"a"[..], b"e"], 3));
+        footprint.add_range(&of, &KeyRange::new(b"x", Some(b"x")));
+        assert_eq!(footprint.len(), 3, "an empty range is none");
+    }
+
+    #[test]
+    fn long_keys_count_more_than_once() {
+        let (of, mut footprint) = (definition(), Footprint::default());
+        footprint.add_point(&of, &[7; 10 * LONG]);
+        footprint.add_point(&of, &[7; 10 * LONG]);
+        assert_eq!(footprint.len(), 11);
+        footprint.add_range(&of, &KeyRange::new(&[7], Some(&[8])));
+        assert_eq!(footprint.len(), 1);
+    }
+
+    #[test]
+    fn joined_points_are_all_in_ranges() {
+        let (of, mut footprint) = (definition(), Footprint::default());
+        let keys: Vec<[u8; 2]> = (0..100u16).map(|key| (3 * key).to_be_bytes()).collect();
+        for key in &keys {
+            footprint.add_point(&of, key);
+        }
+        footprint.join_points();
+        assert_eq!(footprint.len(), 100usize.div_ceil(JOINED));
+        let space = footprint.spaces().next().unwrap();
+        for key in &keys {
+            assert!(space.ranges().any(|range| range.contains(key)));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The held locks, as an ordered map of segments of the key space.
+
+use super::Mode;
+use crate::locking::ranges::Key;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Holders of a segment, each once with its strongest mode.
+type Holders = SmallVec<[(u64, Mode); 2]>;
+
+#[derive(Clone, Debug)]
+struct Segment {
+    /// Upper bound, exclusive; `None` if unbounded.
+    high: Option<Key>,
+    holders: Holders,
+}
+
+/// The segments by their lower bounds (L2).
+#[derive(Debug, Default)]
+pub(super) struct Segments {
+    map: BTreeMap<Key, Segment>,
+}
+
+/// Returns whether a segment with upper bound `high` ends at or before a key.
+fn ends_by(high: Option<&Key>, key: &[u8]) -> bool {
+    high.is_some_and(|high| **high <= *key)
+}
+
+impl Segments {
+    /// Returns the segments that overlap a range, in order.
+    fn within(&self, low: &[u8], high: Option<&[u8]>) -> impl Iterator<Item = (&Key, &Segment)> {
+        let mut before = self
+            .map
+            .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(low)));
+        let before = before
+            .next_back()
+            .filter(|(_, segment)| !ends_by(segment.high.as_ref(), low));
+        let high = high.map_or(Bound::Unbounded, Bound::Excluded);
+        let from = self.map.range::<[u8], _>((Bound::Included(low), high));
+        before.into_iter().chain(from)
+    }
+
+    /// Returns the owners that conflict with a request, each once.
+    pub(super) fn excluded(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> Vec<u64> {
+        let mut excluded = Vec::new();
+        for (_, segment) in self.within(low, high) {
+            for &(holder, held) in &segment.holders {
+                if holder != owner && mode.excludes(held) && !excluded.contains(&holder) {
+                    excluded.push(holder);
+                }
+            }
+        }
+        excluded
+    }
+
+    /// Returns whether an owner holds a key of a range in a mode that conflicts with another.
+    pub(super) fn holds_against(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> bool {
+        let excludes = |&(holder, held): &(u64, Mode)| holder == owner && held.excludes(mode);
+        self.within(low, high)
+            .any(|(_, segment)| segment.holders.iter().any(excludes))
+    }
+
+    /// Returns whether an owner holds a whole range in this mode or a stronger one.
+    pub(super) fn covers(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> bool {
+        let mut next = low;
+        for (start, segment) in self.within(low, high) {
+            let holds = |&(holder, held): &(u64, Mode)| holder == owner && held >= mode;
+            if **start > *next || !segment.holders.iter().any(holds) {
+                return false;
+            }
+            let Some(end) = &segment.high else { return true };
+            if high.is_some_and(|high| *high <= **end) {
+                return true;
+            }
+            next = end;
+        }
+        false
+    }
+
+    /// Splits the segment that contains a key so that a segment starts there.
+    fn split(&mut self, at: &[u8]) {
+        let mut before = self.map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(at)));
+        let Some((start, segment)) = before.next_back() else {
+            return;
+        };
+        if ends_by(segment.high.as_ref(), at) {
+            return;
+        }
+        let (start, behind) = (start.clone(), segment.clone());
+        let first = self.map.get_mut(&start).expect("it was just found");
+        first.high = Some(Key::from_slice(at));
+        self.map.insert(Key::from_slice(at), behind);
+    }
+
+    /// Adds a lock of an owner on a range. The caller has checked for conflicts (L1).
+    pub(super) fn add(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) {
+        self.split(low);
+        if let Some(high) = high {
+            self.split(high);
+        }
+        let mut next = Some(Key::from_slice(low));
+        while let Some(start) = next.filter(|start| high.is_none_or(|high| **start < *high)) {
+            let following = self
+                .map
+                .range::<[u8], _>((Bound::Included(&start[..]), Bound::Unbounded))
+                .next();
+            let following = following.map(|(key, _)| key.clone());
+            next = match following {
+                Some(found) if found == start => {
+                    let segment = self.map.get_mut(&start).expect("it was just found");
+                    match segment.holders.iter_mut().find(|(holder, _)| *holder == owner) {
+                        Some((_, held)) => *held = mode.max(*held),
+                        None => segment.holders.push((owner, mode)),
+                    }
+                    debug_assert!(
+                        segment.holders.len() == 1
+                            || segment.holders.iter().all(|&(_, held)| held == Mode::Shared),
+                        "L1: {:?}",
+                        segment.holders
+                    );
+                    segment.high.clone()
+                }
+                following => {
+                    // Fills the gap up to the next segment or the end of the range.
+                    let end = match (following, high) {
+                        (Some(found), Some(high)) => Some(found.min(Key::from_slice(high))),
+                        (Some(found), None) => Some(found),
+                        (None, high) => high.map(Key::from_slice),
+                    };
+                    let holders = SmallVec::from_slice(&[(owner, mode)]);
+                    let segment = Segment {
+                        high: end.clone(),
+                        holders,
+                    };
+                    self.map.insert(start, segment);
+                    end
+                }
+            };
+        }
+    }
+
+    /// Removes the locks of an owner on a range.
+    pub(super) fn remove(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>) {
+        let starts: Vec<Key> = self.within(low, high).map(|(start, _)| start.clone()).collect();
+        for start in starts {
+            let segment = self.map.get_mut(&start).expect("it was just found");
+            segment.holders.retain(|(holder, _)| *holder != owner);
+            if segment.holders.is_empty() {
+                self.map.remove(&start);
+            } else {
+                self.join_before(&start);
+            }
+        }
+    }
+
+    /// Merges a segment with its predecessor if they are adjacent and have the same holders;
+    /// otherwise a long-held range would become fragmented.
+    fn join_before(&mut self, start: &Key) {
+        let mut before = self
+            .map
+            .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(&start[..])));
+        let Some((first, before)) = before.next_back() else {
+            return;
+        };
+        let segment = &self.map[start];
+        if before.high.as_ref() != Some(start) || before.holders != segment.holders {
+            return;
+        }
+        let first = first.clone();
+        let joined = self.map.remove(start).expect("it was just found");
+        self.map.get_mut(&first).expect("it was just found").high = joined.high;
+    }
+
+    /// Returns the number of segments.
+    #[cfg(all(test, not(alluvium_model_check)))]
+    pub(super) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Panics if an invariant is violated.
+    #[cfg(all(test, not(alluvium_model_check)))]
+    pub(super) fn check(&self) {
+        let mut last: Option<Option<Key>> = Some(Some(Key::new()));
+        for (start, segment) in &self.map {
+            let ended = last.flatten().expect("L2: nothing follows what has no end");
+            assert!(ended <= *start, "L2: {ended:?} {start:?}");
+            assert!(!segment.holders.is_empty(), "L2: a segment without holders");
+            assert!(
+                segment.high.as_ref().is_none_or(|high| high > start),
+                "L2: {start:?}"
+            );
+            let exclusive = segment.holders.iter().any(|&(_, mode)| mode == Mode::Exclusive);
+            assert!(
+                !exclusive || segment.holders.len() == 1,
+                "L1: {:?}",
+                segment.holders
+            );
+            last = Some(segment.high.clone());
+        }
+    }
+}

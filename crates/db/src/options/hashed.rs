@@ -1,0 +1,205 @@
+//! Options of a store's hashed structure.
+
+use crate::error::{Error, Result};
+use alluvium_hashes::hashed::{self, IndexKind};
+use std::fmt;
+
+/// Layout of the records of a hashed structure on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HashedForm {
+    /// The stores of SILT: a lookup needs one read; each merge rewrites all records.
+    #[default]
+    Silt,
+    /// A bundle of arrays (BOA): levels of fewer than `lambda` runs each, with a routing filter for
+    /// each level. Each record is written once per level. A lookup reads one page of each level's
+    /// filter, and a page of records for each match.
+    Boa {
+        /// λ, a power of two from 2 to 256. A larger λ means fewer levels and fewer writes.
+        lambda: u16,
+        /// Filters store a check character for each record, which reduces false positives by a
+        /// factor of λ.
+        refined: bool,
+    },
+    /// A bundle of trees (BOT): records are written once into runs, and rewritten only when a third
+    /// of the records of a part of the structure are dead. The hashes of the keys move from level to
+    /// level, into trees that lead to the runs. A lookup reads one page of each level's root, and
+    /// one page of each node on the path to a run.
+    Bot {
+        /// λ, a power of two from 2 to 256. A larger λ means fewer levels, but a larger part of a
+        /// level's root is rewritten for each run.
+        lambda: u16,
+    },
+}
+
+impl HashedForm {
+    /// Converts to the type of the structure's crate.
+    pub(crate) fn inner(self) -> hashed::HashedForm {
+        match self {
+            HashedForm::Silt => hashed::HashedForm::Silt,
+            HashedForm::Boa { lambda, refined } => hashed::HashedForm::Boa { lambda, refined },
+            HashedForm::Bot { lambda } => hashed::HashedForm::Bot { lambda },
+        }
+    }
+
+    /// Converts from the type of the structure's crate.
+    pub(crate) fn of(form: hashed::HashedForm) -> HashedForm {
+        match form {
+            hashed::HashedForm::Silt => HashedForm::Silt,
+            hashed::HashedForm::Boa { lambda, refined } => HashedForm::Boa { lambda, refined },
+            hashed::HashedForm::Bot { lambda } => HashedForm::Bot { lambda },
+        }
+    }
+}
+
+impl fmt::Display for HashedForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HashedForm::Silt => f.write_str("form=silt"),
+            HashedForm::Boa { lambda, refined } => {
+                let refined = if *refined { "yes" } else { "no" };
+                write!(f, "form=boa,lambda={lambda},refined={refined}")
+            }
+            HashedForm::Bot { lambda } => write!(f, "form=bot,lambda={lambda}"),
+        }
+    }
+}
+
+/// Options of the hashed structure, which finds records by a hash of their key. A lookup needs one
+/// device read and less than a byte of memory per key in the default form; other forms write less.
+///
+/// ```
+/// use alluvium::{HashedForm, HashedOptions, Structure};
+/// let structure: Structure = "hashed,index=trie".parse()?;
+/// assert_eq!(structure, Structure::Hashed(HashedOptions::trie()));
+/// assert_eq!("hashed".parse::<Structure>()?.to_string(), "hashed,index=pachash");
+/// let boa = HashedOptions::default().form(HashedForm::Boa { lambda: 16, refined: true });
+/// let structure: Structure = "hashed,form=boa,lambda=16,refined=yes".parse()?;
+/// assert_eq!(structure, Structure::Hashed(boa));
+/// let bot = HashedOptions::default().form(HashedForm::Bot { lambda: 16 });
+/// assert_eq!("hashed,form=bot".parse::<Structure>()?, Structure::Hashed(bot));
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HashedOptions {
+    pub(crate) index: IndexKind,
+    pub(crate) form: HashedForm,
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// Form of the hashed structure for test keyspaces whose options do not name one.
+    pub(crate) static UNNAMED: std::cell::Cell<HashedForm> = const { std::cell::Cell::new(HashedForm::Silt) };
+}
+
+/// Default λ of a bundle.
+const USUAL_LAMBDA: u16 = 16;
+
+impl HashedOptions {
+    /// Returns the options of a structure indexed by `PaCHash`, which needs the least memory.
+    #[must_use]
+    pub fn pachash() -> HashedOptions {
+        HashedOptions::default()
+    }
+
+    /// Returns the options of a structure indexed by an entropy-coded trie, as in SILT.
+    #[must_use]
+    pub fn trie() -> HashedOptions {
+        HashedOptions {
+            index: IndexKind::Trie,
+            ..HashedOptions::default()
+        }
+    }
+
+    /// Sets the form. Creating a keyspace fails for an invalid form: a λ that is not a power of
+    /// two, or a bundle indexed by a trie.
+    #[must_use]
+    pub fn form(self, form: HashedForm) -> HashedOptions {
+        HashedOptions { form, ..self }
+    }
+
+    /// Returns the options for a hashed keyspace whose own options do not describe the hashed
+    /// structure; this happens only in tests.
+    pub(crate) fn unnamed() -> HashedOptions {
+        #[cfg(test)]
+        return HashedOptions::default().form(UNNAMED.get());
+        #[cfg(not(test))]
+        HashedOptions::default()
+    }
+
+    /// Fails unless these options are valid.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let options = hashed::HashedOptions {
+            index: self.index,
+            form: self.form.inner(),
+            ..hashed::HashedOptions::default()
+        };
+        Ok(options.validate()?)
+    }
+
+    /// Parses `index=pachash` or `index=trie`, and `form=silt`, `form=boa` with `lambda=16` and
+    /// `refined=yes`, or `form=bot` with `lambda=16`. Missing options have their defaults.
+    pub(crate) fn parse(text: &str) -> Result<HashedOptions> {
+        let mut options = HashedOptions::default();
+        let (mut form, mut lambda, mut refined) = (None, None, None);
+        let bad = |why: String| Error::BadOption {
+            option: "structure",
+            why,
+        };
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                Some(("index", index)) => options.index = index.parse()?,
+                Some(("form", name)) => form = Some(name),
+                Some(("lambda", number)) => {
+                    let parsed = number.parse::<u16>();
+                    lambda =
+                        Some(parsed.map_err(|_| {
+                            bad(format!("lambda={number}: give a power of two from 2 to 256"))
+                        })?);
+                }
+                Some(("refined", "yes")) => refined = Some(true),
+                Some(("refined", "no")) => refined = Some(false),
+                Some(("refined", other)) => return Err(bad(format!("refined={other}: say yes or no"))),
+                _ => {
+                    return Err(bad(format!(
+                        "a hashed one has no \"{part}\": say hashed,index=pachash, hashed,index=trie, hashed,form=boa,lambda=16,refined=yes, or hashed,form=bot,lambda=16"
+                    )));
+                }
+            }
+        }
+        options.form = match form {
+            Some("boa") => HashedForm::Boa {
+                lambda: lambda.unwrap_or(USUAL_LAMBDA),
+                refined: refined.unwrap_or(true),
+            },
+            Some("bot") if refined.is_some() => {
+                return Err(bad(
+                    "refined is of form=boa: leave it out, a bundle of trees has check characters in any case"
+                        .to_owned(),
+                ));
+            }
+            Some("bot") => HashedForm::Bot {
+                lambda: lambda.unwrap_or(USUAL_LAMBDA),
+            },
+            Some("silt") | None if lambda.is_some() || refined.is_some() => {
+                return Err(bad(
+                    "lambda and refined are of form=boa, and lambda of form=bot: say which, or leave them out"
+                        .to_owned(),
+                ));
+            }
+            Some("silt") | None => HashedForm::Silt,
+            Some(other) => return Err(bad(format!("there is no form={other}: say silt, boa or bot"))),
+        };
+        options.validate()?;
+        Ok(options)
+    }
+}
+
+impl fmt::Display for HashedOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.form {
+            HashedForm::Silt => write!(f, "index={}", self.index),
+            form => write!(f, "{form}"),
+        }
+    }
+}

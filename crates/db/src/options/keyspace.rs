@@ -1,0 +1,137 @@
+//! Options of a new keyspace.
+
+use crate::error::{Error, Result};
+use crate::options::Structure;
+use alluvium_storage::Codec;
+
+/// Compression of a keyspace's pages on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// No compression.
+    #[default]
+    None,
+    /// LZ4: about half the space for compressible data, at little processor time.
+    Lz4,
+    /// Zstandard: less space than LZ4, more processor time.
+    Zstd,
+}
+
+impl Compression {
+    pub(crate) fn codec(self) -> Codec {
+        match self {
+            Compression::None => Codec::None,
+            Compression::Lz4 => Codec::Lz4,
+            Compression::Zstd => Codec::Zstd,
+        }
+    }
+}
+
+impl From<Codec> for Compression {
+    fn from(codec: Codec) -> Compression {
+        match codec {
+            Codec::None => Compression::None,
+            Codec::Lz4 => Compression::Lz4,
+            Codec::Zstd => Compression::Zstd,
+        }
+    }
+}
+
+/// Options of a new keyspace.
+///
+/// ```
+/// use alluvium::{Compression, KeyspaceOptions};
+/// let options = KeyspaceOptions::new().compression(Compression::Lz4).merge_operator("add");
+/// assert_eq!(options.compression, Compression::Lz4);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceOptions {
+    /// Compression of pages on disk.
+    pub compression: Compression,
+    /// Length in bytes above which values are stored outside leaves; a quarter of a page if `None`.
+    pub value_threshold: Option<u32>,
+    /// Name of the merge operator: `add`, `append`, `minimum`, `maximum`, or one that the program
+    /// has registered. Creating a keyspace with any other name fails.
+    pub merge_operator: Option<String>,
+    /// Name of a registered compaction filter. A snapshot taken during a compaction may see some
+    /// values before and some after the filter was applied.
+    pub compaction_filter: Option<String>,
+    /// Structure that stores the keyspace.
+    pub structure: Structure,
+}
+
+impl KeyspaceOptions {
+    /// Returns the defaults: the tiered tree, no compression, no merge operator, no compaction
+    /// filter.
+    #[must_use]
+    pub fn new() -> KeyspaceOptions {
+        KeyspaceOptions::default()
+    }
+
+    /// Sets the compression of pages on disk.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> KeyspaceOptions {
+        self.compression = compression;
+        self
+    }
+
+    /// Sets the length in bytes above which values are stored outside leaves, where compactions do
+    /// not copy them.
+    #[must_use]
+    pub fn value_threshold(mut self, bytes: u32) -> KeyspaceOptions {
+        self.value_threshold = Some(bytes);
+        self
+    }
+
+    /// Sets the structure that stores the keyspace.
+    #[must_use]
+    pub fn structure(mut self, structure: Structure) -> KeyspaceOptions {
+        self.structure = structure;
+        self
+    }
+
+    /// Sets the merge operator, by name.
+    #[must_use]
+    pub fn merge_operator(mut self, name: &str) -> KeyspaceOptions {
+        self.merge_operator = Some(name.to_owned());
+        self
+    }
+
+    /// Fails unless the existing options equal the requested ones.
+    pub(crate) fn require(&self, keyspace: &str, asked: &KeyspaceOptions) -> Result<()> {
+        let name = |name: &Option<String>| format!("{name:?}");
+        let threshold = |options: &KeyspaceOptions| format!("{:?}", options.value_threshold);
+        let compression = |options: &KeyspaceOptions| format!("{:?}", options.compression);
+        let structure = |options: &KeyspaceOptions| options.structure.to_string();
+        let all = [
+            ("structure", structure(self), structure(asked)),
+            ("compression", compression(self), compression(asked)),
+            ("value threshold", threshold(self), threshold(asked)),
+            (
+                "merge operator",
+                name(&self.merge_operator),
+                name(&asked.merge_operator),
+            ),
+            (
+                "compaction filter",
+                name(&self.compaction_filter),
+                name(&asked.compaction_filter),
+            ),
+        ];
+        match all.into_iter().find(|(_, has, asked)| has != asked) {
+            None => Ok(()),
+            Some((option, has, asked)) => Err(Error::OptionsDiffer {
+                keyspace: keyspace.to_owned(),
+                option,
+                has,
+                asked,
+            }),
+        }
+    }
+
+    /// Sets the compaction filter, by name.
+    #[must_use]
+    pub fn compaction_filter(mut self, name: &str) -> KeyspaceOptions {
+        self.compaction_filter = Some(name.to_owned());
+        self
+    }
+}

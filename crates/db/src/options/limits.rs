@@ -1,0 +1,200 @@
+//! Limits on the device and processor usage of background work. This module only computes; it does
+//! no work and reads no clock.
+
+use crate::error::{Error, Result};
+use alluvium_base::MIB;
+use std::time::Duration;
+
+/// Minimum cap in bytes per second: below it, compactions would take unreasonably long.
+const LEAST_BYTES: u64 = MIB;
+
+/// Shorter pauses are not worth their overhead.
+const SHORTEST_REST: Duration = Duration::from_millis(1);
+
+/// Maximum pause before a paused thread asks again.
+const LONGEST_REST: Duration = Duration::from_millis(100);
+
+/// Limits on background work. Compactions respect them while they can be deferred. If compactions
+/// are so far behind that writers would be throttled, they exceed the limits, and
+/// [`Stats::cap_yields`](crate::Stats::cap_yields) counts it. Flushes, checkpoints and the log are
+/// never delayed.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let path = place.path().join("store");
+/// use alluvium::{Background, Options};
+/// let caps = Background::new().bytes_per_second(50 << 20).cpu_percent(25);
+/// let db = Options::new().background(caps).open(&path)?;
+/// # drop(db);
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Background {
+    bytes_per_second: Option<u64>,
+    cpu_percent: Option<u32>,
+}
+
+impl Background {
+    /// Returns unlimited background work.
+    #[must_use]
+    pub fn new() -> Background {
+        Background::default()
+    }
+
+    /// Sets how many bytes per second compactions and flushes may read and write, averaged over a
+    /// second; at least 1 MiB.
+    #[must_use]
+    pub fn bytes_per_second(mut self, bytes: u64) -> Background {
+        self.bytes_per_second = Some(bytes);
+        self
+    }
+
+    /// Sets the share of time that each compaction thread may use its processor, in percent from 1
+    /// to 100. [`Options::workers`](crate::Options::workers) sets the number of threads.
+    #[must_use]
+    pub fn cpu_percent(mut self, percent: u32) -> Background {
+        self.cpu_percent = Some(percent);
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let bad = |why| {
+            Err(Error::BadOption {
+                option: "background",
+                why,
+            })
+        };
+        if let Some(bytes) = self.bytes_per_second.filter(|&bytes| bytes < LEAST_BYTES) {
+            return bad(format!("{bytes} bytes a second is less than {LEAST_BYTES}"));
+        }
+        if let Some(percent) = self.cpu_percent.filter(|percent| !(1..=100).contains(percent)) {
+            return bad(format!("{percent} % of the time is not from 1 to 100"));
+        }
+        Ok(())
+    }
+}
+
+/// Decision about the next slice of a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// The slice may run.
+    Go,
+    /// The slice runs in spite of the cap, because writers would be throttled otherwise.
+    Yield,
+    /// The compaction pauses for this long and asks again.
+    Rest(Duration),
+}
+
+/// A token bucket of bytes, refilled at the rate of the cap and drained by all bytes moved. Its
+/// capacity is a quarter of a second; its level may become negative.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bucket {
+    level: i64,
+    /// Time of the last request, and the bytes moved until then.
+    at: Duration,
+    moved: u64,
+}
+
+impl Bucket {
+    /// Decides at time `now`, when `moved` bytes have been moved in total.
+    pub(crate) fn ask(&mut self, caps: &Background, now: Duration, moved: u64, hurries: bool) -> Leave {
+        let Some(rate) = caps.bytes_per_second else {
+            return Leave::Go;
+        };
+        let flown = u128::from(rate) * now.saturating_sub(self.at).as_nanos() / 1_000_000_000;
+        let most = (rate / 4) as i64;
+        let taken = moved.saturating_sub(self.moved) as i64;
+        let flown = flown.min(i64::MAX as u128 / 2) as i64;
+        self.level = self.level.saturating_add(flown).min(most).saturating_sub(taken);
+        (self.at, self.moved) = (now, moved);
+        if self.level >= 0 {
+            Leave::Go
+        } else if hurries {
+            // Bytes beyond the cap are forgiven: writers are waiting.
+            self.level = 0;
+            Leave::Yield
+        } else {
+            let owed = Duration::from_secs_f64(-self.level as f64 / rate as f64);
+            Leave::Rest(owed.clamp(SHORTEST_REST, LONGEST_REST))
+        }
+    }
+}
+
+/// Returns the pause after a slice of this duration.
+pub(crate) fn rest_after(caps: &Background, slice: Duration) -> Option<Duration> {
+    let percent = caps.cpu_percent.filter(|&percent| percent < 100)?;
+    Some((slice * (100 - percent) / percent).min(LONGEST_REST))
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn the_mean_of_what_is_moved_keeps_to_the_cap() {
+        let caps = Background::new().bytes_per_second(100 * MIB);
+        let (mut bucket, mut now, mut moved) = (Bucket::default(), Duration::ZERO, 0);
+        while now < ms(10_000) {
+            match bucket.ask(&caps, now, moved, false) {
+                Leave::Go => {
+                    // Far above the cap.
+                    moved += 4 * MIB;
+                    now += ms(2);
+                }
+                Leave::Rest(rest) => {
+                    assert!(rest <= LONGEST_REST && rest > Duration::ZERO);
+                    now += rest;
+                }
+                Leave::Yield => panic!("nobody hurries"),
+            }
+        }
+        let allowed = 1000 * MIB;
+        assert!(
+            (allowed * 95 / 100..allowed * 105 / 100).contains(&moved),
+            "{moved} bytes"
+        );
+    }
+
+    #[test]
+    fn who_was_idle_has_a_quarter_of_a_second_saved_and_no_more() {
+        let caps = Background::new().bytes_per_second(100 * MIB);
+        let mut bucket = Bucket::default();
+        assert_eq!(bucket.ask(&caps, ms(60_000), 0, false), Leave::Go);
+        assert_eq!(bucket.ask(&caps, ms(60_000), 25 * MIB, false), Leave::Go);
+        let Leave::Rest(rest) = bucket.ask(&caps, ms(60_000), 26 * MIB, false) else {
+            panic!("it is empty");
+        };
+        assert_eq!(rest.as_millis(), 10);
+    }
+
+    #[test]
+    fn the_cap_yields_to_those_who_would_be_held_back_and_is_kept_again_afterwards() {
+        let caps = Background::new().bytes_per_second(MIB);
+        let mut bucket = Bucket::default();
+        for turn in 1..100u64 {
+            assert_eq!(bucket.ask(&caps, ms(turn), turn * 50 * MIB, true), Leave::Yield);
+        }
+        assert!(matches!(
+            bucket.ask(&caps, ms(100), 5000 * MIB, false),
+            Leave::Rest(_)
+        ));
+        assert_eq!(bucket.ask(&caps, ms(200_000), 5000 * MIB, false), Leave::Go);
+        assert_eq!(bucket.ask(&Background::new(), ms(1), u64::MAX, false), Leave::Go);
+    }
+
+    #[test]
+    fn a_share_of_the_time_is_used() {
+        let quarter = Background::new().cpu_percent(25);
+        assert_eq!(rest_after(&quarter, ms(2)), Some(ms(6)));
+        assert_eq!(rest_after(&quarter, ms(1000)), Some(LONGEST_REST));
+        assert_eq!(rest_after(&Background::new().cpu_percent(100), ms(2)), None);
+        assert_eq!(rest_after(&Background::new(), ms(2)), None);
+        assert!(Background::new().cpu_percent(0).check().is_err());
+        assert!(Background::new().bytes_per_second(1000).check().is_err());
+        assert!(quarter.bytes_per_second(LEAST_BYTES).check().is_ok());
+    }
+}

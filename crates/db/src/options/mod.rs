@@ -1,0 +1,32 @@
+//! Options of stores, keyspaces and transactions.
+//!
+//! *Knows*: every option, its default and its bounds, and the plan that a store follows on this
+//! machine.
+//!
+//! *Does not know*: the parts of a store that follow the options.
+//!
+//! *Read in this order*: `store.rs` ([`Options`] and the plan), with `machine.rs`, `scale.rs`,
+//! `devices.rs`, `limits.rs` and `tier.rs`; `keyspace.rs`, with `kind.rs`, `levels.rs`, `hashed.rs`
+//! and `paged.rs` (the structures of keyspaces); `transaction.rs`.
+
+pub mod devices;
+pub(crate) mod hashed;
+pub(crate) mod keyspace;
+pub(crate) mod kind;
+pub(crate) mod levels;
+pub(crate) mod limits;
+pub(crate) mod machine;
+pub(crate) mod paged;
+pub(crate) mod scale;
+pub(crate) mod store;
+pub(crate) mod tier;
+pub(crate) mod transaction;
+
+pub use hashed::{HashedForm, HashedOptions};
+pub use keyspace::{Compression, KeyspaceOptions};
+pub use levels::{LevelsOptions, Structure};
+pub use limits::Background;
+pub use paged::{PagedOptions, TreeKind};
+pub use store::{Durability, OpenMode, Options};
+pub use tier::TierOptions;
+pub use transaction::{Concurrency, Isolation, TransactionOptions};

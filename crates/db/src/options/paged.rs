@@ -1,0 +1,346 @@
+//! Options of a keyspace whose pages are updated in place.
+
+use crate::error::{Error, Result};
+use alluvium_trees::paged::{self, node::Epsilon};
+use std::fmt;
+use std::str::FromStr;
+
+/// Kind of tree that the pages form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TreeKind {
+    /// A Bε-tree: nodes buffer messages and flush them down in groups.
+    #[default]
+    Beps,
+    /// A B⁺-tree: each write is applied to its leaf at once.
+    Bplus,
+}
+
+/// Layout of pages that are updated in place.
+///
+/// ```
+/// use alluvium::{PagedOptions, Structure};
+/// let options = PagedOptions::beps().node_bytes(16 << 10).epsilon(0.36);
+/// let text = "paged,beps,node=16384,epsilon=0.36,key=64,value=128";
+/// assert_eq!(Structure::Paged(options).to_string(), text);
+/// assert_eq!(text.parse::<Structure>()?, Structure::Paged(options));
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PagedOptions {
+    kind: TreeKind,
+    node_bytes: u32,
+    /// ε in percent; `NO_EPSILON` if it is invalid, `ADAPTIVE` if each node chooses its own.
+    epsilon_percent: u32,
+    key_bytes: u32,
+    value_bytes: u32,
+    merging: paged::Merging,
+}
+
+/// Marks an ε outside its bounds, which validation rejects.
+const NO_EPSILON: u32 = u32::MAX;
+/// Marks an ε that each node chooses for itself.
+const ADAPTIVE: u32 = u32::MAX - 1;
+/// Maximum of the key length limit. The length fits two bytes including the keyspace prefix.
+const MOST_KEY: u32 = 32 << 10;
+/// Maximum length of the keyspace prefix of a key, in bytes.
+pub(crate) const MOST_PREFIX: usize = 5;
+
+impl Default for PagedOptions {
+    fn default() -> PagedOptions {
+        // The default key limit is that of a tree without keyspace prefixes.
+        PagedOptions::of_tree(&paged::PagedOptions::default(), 0)
+    }
+}
+
+impl PagedOptions {
+    /// Returns the options of a Bε-tree with nodes of 16 KiB and ε = 0.8.
+    #[must_use]
+    pub fn beps() -> PagedOptions {
+        PagedOptions::default()
+    }
+
+    /// Returns the options of a B⁺-tree with nodes of 16 KiB.
+    #[must_use]
+    pub fn bplus() -> PagedOptions {
+        PagedOptions {
+            kind: TreeKind::Bplus,
+            ..PagedOptions::default()
+        }
+    }
+
+    /// Sets the node size in bytes: a power of two from 512 to 65536.
+    #[must_use]
+    pub fn node_bytes(self, node_bytes: u32) -> PagedOptions {
+        PagedOptions { node_bytes, ..self }
+    }
+
+    /// Sets ε, from 0 to 1, in steps of 0.01. A larger ε means fewer messages buffered in a node,
+    /// and fewer nodes read by a lookup. Has no effect on a B⁺-tree.
+    #[must_use]
+    pub fn epsilon(self, epsilon: f64) -> PagedOptions {
+        let hundredths = (epsilon * 100.0).round();
+        let is_one = (0.0..=100.0).contains(&hundredths) && (epsilon * 100.0 - hundredths).abs() < 1e-6;
+        PagedOptions {
+            epsilon_percent: if is_one { hundredths as u32 } else { NO_EPSILON },
+            ..self
+        }
+    }
+
+    /// Lets each node choose its ε according to its traffic: lookups favour more pivots, messages a
+    /// larger buffer.
+    ///
+    /// ```
+    /// use alluvium::{PagedOptions, Structure};
+    /// let text = "paged,beps,node=16384,epsilon=adaptive,key=64,value=128";
+    /// let structure = Structure::Paged(PagedOptions::beps().adaptive_epsilon());
+    /// assert_eq!(text.parse::<Structure>()?, structure);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn adaptive_epsilon(self) -> PagedOptions {
+        PagedOptions {
+            epsilon_percent: ADAPTIVE,
+            ..self
+        }
+    }
+
+    /// Sets the maximum key length in bytes. Nodes reserve this much for each key. Writes of longer
+    /// keys fail.
+    #[must_use]
+    pub fn key_bytes(self, key_bytes: u32) -> PagedOptions {
+        PagedOptions { key_bytes, ..self }
+    }
+
+    /// Sets the maximum size in bytes of a key's values inside its node, including a few bytes for
+    /// each version. Nodes reserve this much for each key; longer values are stored in separate
+    /// pages.
+    #[must_use]
+    pub fn value_bytes(self, value_bytes: u32) -> PagedOptions {
+        PagedOptions { value_bytes, ..self }
+    }
+
+    /// Merges nodes that deletes have left under-full with their neighbours, which frees pages.
+    /// Without this option they stay and are filled by later keys nearby.
+    ///
+    /// ```
+    /// use alluvium::{PagedOptions, Structure};
+    /// let text = "paged,bplus,node=16384,key=64,value=128,merge";
+    /// let structure = Structure::Paged(PagedOptions::bplus().merge());
+    /// assert_eq!(text.parse::<Structure>()?, structure);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn merge(self) -> PagedOptions {
+        PagedOptions {
+            merging: paged::Merging::UnderFull,
+            ..self
+        }
+    }
+
+    /// Returns the kind of tree.
+    #[must_use]
+    pub fn kind(&self) -> TreeKind {
+        self.kind
+    }
+
+    /// Returns the maximum key length in bytes.
+    pub(crate) fn longest_key(self) -> usize {
+        self.key_bytes as usize
+    }
+
+    /// Converts to the options of a tree whose keys have a prefix of `prefix` bytes.
+    pub(crate) fn tree(self, prefix: usize, buffer_bytes: usize) -> paged::PagedOptions {
+        paged::PagedOptions {
+            kind: match self.kind {
+                TreeKind::Beps => paged::TreeKind::Beps,
+                TreeKind::Bplus => paged::TreeKind::Bplus,
+            },
+            node_bytes: self.node_bytes as usize,
+            epsilon_percent: match self.epsilon_percent {
+                ADAPTIVE => paged::PagedOptions::default().epsilon_percent,
+                percent => percent,
+            },
+            epsilon: match self.epsilon_percent {
+                ADAPTIVE => Epsilon::Adaptive,
+                _ => Epsilon::Fixed,
+            },
+            merging: self.merging,
+            key_bytes: self.key_bytes as usize + prefix,
+            value_bytes: self.value_bytes as usize,
+            buffer_bytes,
+        }
+    }
+
+    /// Converts from the options of a tree whose keys have a prefix of `prefix` bytes.
+    pub(crate) fn of_tree(tree: &paged::PagedOptions, prefix: usize) -> PagedOptions {
+        PagedOptions {
+            kind: match tree.kind {
+                paged::TreeKind::Beps => TreeKind::Beps,
+                paged::TreeKind::Bplus => TreeKind::Bplus,
+            },
+            node_bytes: tree.node_bytes as u32,
+            epsilon_percent: match tree.epsilon {
+                Epsilon::Fixed => tree.epsilon_percent,
+                Epsilon::Adaptive => ADAPTIVE,
+            },
+            key_bytes: tree.key_bytes.saturating_sub(prefix) as u32,
+            value_bytes: tree.value_bytes as u32,
+            merging: tree.merging,
+        }
+    }
+
+    /// Fails unless a tree can be built with these options in any amount of memory.
+    pub(crate) fn validate(self) -> Result<()> {
+        if self.epsilon_percent > 100 && self.epsilon_percent != ADAPTIVE {
+            let why = "it is from 0 to 1, with two digits behind the point, as in epsilon=0.36, or adaptive"
+                .to_owned();
+            return Err(Error::BadOption {
+                option: "epsilon",
+                why,
+            });
+        }
+        if self.key_bytes == 0 || self.key_bytes > MOST_KEY {
+            let why = format!("keys of {} bytes: give 1 to {MOST_KEY}", self.key_bytes);
+            return Err(Error::BadOption { option: "key", why });
+        }
+        let unbounded = self.tree(MOST_PREFIX, usize::MAX);
+        Ok(unbounded.validate()?)
+    }
+
+    /// Parses the options after `paged,`.
+    pub(crate) fn parse(text: &str) -> Result<PagedOptions> {
+        let bad = |why: String| Error::BadOption {
+            option: "structure",
+            why,
+        };
+        let mut options = PagedOptions::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let Some((name, value)) = part.split_once('=') else {
+                match part {
+                    "beps" => options.kind = TreeKind::Beps,
+                    "bplus" => options.kind = TreeKind::Bplus,
+                    "merge" => options = options.merge(),
+                    _ => {
+                        return Err(bad(format!(
+                            "there is no paged tree \"{part}\": say beps or bplus, and merge where wanted"
+                        )));
+                    }
+                }
+                continue;
+            };
+            let number = || {
+                let number = u32::from_str(value);
+                number.map_err(|_| bad(format!("\"{value}\" is no number, in \"{part}\"")))
+            };
+            options = match name {
+                "node" => options.node_bytes(number()?),
+                "epsilon" if value == "adaptive" => options.adaptive_epsilon(),
+                "epsilon" => {
+                    let epsilon = f64::from_str(value);
+                    options.epsilon(
+                        epsilon.map_err(|_| bad(format!("\"{value}\" is no number, in \"{part}\"")))?,
+                    )
+                }
+                "key" => options.key_bytes(number()?),
+                "value" => options.value_bytes(number()?),
+                _ => {
+                    let why = format!("pages have no \"{name}\": say node, epsilon, key or value");
+                    return Err(bad(why));
+                }
+            };
+        }
+        options.validate()?;
+        Ok(options)
+    }
+}
+
+impl fmt::Display for PagedOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            TreeKind::Beps if self.epsilon_percent == ADAPTIVE => {
+                write!(f, "beps,node={},epsilon=adaptive", self.node_bytes)?;
+            }
+            TreeKind::Beps => {
+                let epsilon = f64::from(self.epsilon_percent) / 100.0;
+                write!(f, "beps,node={},epsilon={epsilon}", self.node_bytes)?;
+            }
+            TreeKind::Bplus => write!(f, "bplus,node={}", self.node_bytes)?,
+        }
+        write!(f, ",key={},value={}", self.key_bytes, self.value_bytes)?;
+        match self.merging {
+            paged::Merging::Never => Ok(()),
+            paged::Merging::UnderFull => f.write_str(",merge"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Structure;
+
+    #[test]
+    fn pages_are_read_as_they_are_said() {
+        for text in [
+            "paged,beps,node=4096,epsilon=0.5,key=64,value=128",
+            "paged,beps,node=512,epsilon=0,key=16,value=24",
+            "paged,beps,node=65536,epsilon=1,key=200,value=1000",
+            "paged,bplus,node=16384,key=64,value=128",
+            "paged,bplus,node=16384,key=64,value=128,merge",
+            "paged,beps,node=4096,epsilon=0.5,key=64,value=128,merge",
+            "paged,beps,node=16384,epsilon=adaptive,key=64,value=128",
+            "paged,beps,node=1024,epsilon=adaptive,key=16,value=40,merge",
+        ] {
+            assert_eq!(text.parse::<Structure>().unwrap().to_string(), text);
+        }
+        let plain: Structure = "paged".parse().unwrap();
+        assert_eq!(plain, Structure::Paged(PagedOptions::default()));
+        assert_eq!("paged,node=16384".parse::<Structure>().unwrap(), plain);
+        for hundredths in 0..=100 {
+            let options = PagedOptions::beps().epsilon(f64::from(hundredths) / 100.0);
+            assert_eq!(options.epsilon_percent, hundredths);
+            assert_eq!(PagedOptions::parse(&options.to_string()).unwrap(), options);
+        }
+        for asked in [
+            PagedOptions::bplus(),
+            PagedOptions::bplus().merge(),
+            PagedOptions::beps().adaptive_epsilon(),
+        ] {
+            let asked = asked.key_bytes(200);
+            assert_eq!(PagedOptions::of_tree(&asked.tree(5, 1 << 20), 5), asked);
+        }
+        let tree = PagedOptions::bplus().key_bytes(200).tree(5, 1 << 20);
+        assert_eq!((tree.key_bytes, tree.buffer_bytes), (205, 1 << 20));
+    }
+
+    #[test]
+    fn pages_that_cannot_be_built_are_refused() {
+        for (text, why) in [
+            ("paged,epsilon=1.2", "from 0 to 1"),
+            ("paged,epsilon=-0.1", "from 0 to 1"),
+            ("paged,epsilon=0.505", "from 0 to 1"),
+            ("paged,epsilon=NaN", "from 0 to 1"),
+            ("paged,epsilon=adapt", "no number"),
+            ("paged,node=512,epsilon=adaptive", "too long for pages"),
+            ("paged,node=x", "no number"),
+            ("paged,node=5000", "power of two"),
+            ("paged,node=131072", "power of two"),
+            ("paged,node=512", "too long for pages"),
+            ("paged,key=0", "give 1 to"),
+            ("paged,key=5000", "too long for pages"),
+            ("paged,value=8", "24 at least"),
+            ("paged,b", "say beps or bplus"),
+            ("paged,fanout=3", "say node, epsilon, key or value"),
+        ] {
+            let error = text.parse::<Structure>().unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        for epsilon in [f64::NAN, f64::INFINITY, -1.0, 1.01] {
+            assert!(
+                Structure::Paged(PagedOptions::beps().epsilon(epsilon))
+                    .validate()
+                    .is_err()
+            );
+        }
+    }
+}

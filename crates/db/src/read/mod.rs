@@ -1,0 +1,15 @@
+//! Reads of a keyspace: iterators, values and futures.
+//!
+//! *Knows*: pinned sequence numbers, walks over keys in either direction or without order, reads
+//! that do not block.
+//!
+//! *Does not know*: the handles from which a read is started.
+//!
+//! *Read in this order*: `value.rs`, `pin.rs`, `iter.rs`, `unordered.rs`, `futures/`. Snapshots and
+//! sets of concurrent reads are in `keyspace/`, because they read through its handles.
+
+pub(crate) mod futures;
+pub(crate) mod iter;
+pub(crate) mod pin;
+pub(crate) mod unordered;
+pub(crate) mod value;

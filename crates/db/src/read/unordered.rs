@@ -1,0 +1,112 @@
+//! Iterators over all keys of a keyspace in unspecified order.
+
+use crate::engine::{Scan, Tally};
+use crate::error::Result;
+use crate::read::pin::Pinned;
+use crate::read::value::Value;
+use crate::schema::format;
+use crate::shared::OpenKeyspace;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use std::fmt;
+use std::sync::Arc;
+
+/// An iterator over all keys and values of a keyspace at the commit of its creation, each once. A
+/// hashed keyspace is read in hash order, any other in key order.
+pub struct Unordered {
+    keyspace: OpenKeyspace,
+    pinned: Arc<Pinned>,
+    scan: Option<Scan>,
+    /// Tree key after which iteration starts.
+    after: Option<Vec<u8>>,
+    leaves_out_long_values: bool,
+    is_over: bool,
+}
+
+impl fmt::Debug for Unordered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unordered")
+            .field("keyspace", &self.keyspace.definition.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Unordered {
+    pub(crate) fn new(keyspace: &OpenKeyspace, pinned: Option<Arc<Pinned>>) -> Unordered {
+        let pinned = pinned.unwrap_or_else(|| Arc::new(Pinned::now(&keyspace.shared)));
+        keyspace.shared.engine.tallies.add([(Tally::Scans, 1)]);
+        Unordered {
+            keyspace: keyspace.clone(),
+            pinned,
+            scan: None,
+            after: None,
+            leaves_out_long_values: false,
+            is_over: false,
+        }
+    }
+
+    /// Continues after `key`, which an earlier iterator returned last. Keys that were written since
+    /// may be missed.
+    #[must_use]
+    pub fn after(mut self, key: impl AsRef<[u8]>) -> Unordered {
+        let prefix = &self.keyspace.definition.prefix;
+        self.after = Some(format::tree_key(prefix, key.as_ref()).to_vec());
+        self.scan = None;
+        self
+    }
+
+    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves.
+    /// For scans that need keys and short values only.
+    #[must_use]
+    pub fn without_long_values(mut self) -> Unordered {
+        self.leaves_out_long_values = true;
+        self.scan = None;
+        self
+    }
+
+    fn step(&mut self) -> Result<Option<(Vec<u8>, Value)>> {
+        let engine = &self.keyspace.shared.engine;
+        let definition = &self.keyspace.definition;
+        engine.is_open().and_then(|()| definition.alive())?;
+        let scan = match &mut self.scan {
+            Some(scan) => scan,
+            none => {
+                let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
+                let range = KeyRange::new(&definition.prefix, Some(&definition.end));
+                let structure = definition.structure;
+                let mut scan = engine.scan_by_clock(structure, range, Direction::Forward, at, now_ms);
+                if let Some(after) = &self.after {
+                    scan.seek(after);
+                }
+                if self.leaves_out_long_values {
+                    scan.leave_out_long_values();
+                }
+                none.insert(scan)
+            }
+        };
+        loop {
+            let Some((key, value)) = scan.next().map_err(|error| engine.catalog.named(error))? else {
+                return Ok(None);
+            };
+            if self.after.take().is_some_and(|after| *after == *key) {
+                continue;
+            }
+            engine.tallies.add([(Tally::Scanned, 1)]);
+            let key = key[definition.prefix.len()..].to_vec();
+            return Ok(Some((key, Value::new(value.to_vec().into()))));
+        }
+    }
+}
+
+impl Iterator for Unordered {
+    type Item = Result<(Vec<u8>, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let next = self.step().transpose();
+        self.is_over = !matches!(next, Some(Ok(_)));
+        next
+    }
+}

@@ -1,0 +1,384 @@
+//! The keyspaces and named snapshots in memory. Keyspace 0 of the tree stores them.
+
+use crate::error::{Error, Result};
+use crate::options::KeyspaceOptions;
+use crate::options::kind::Structure;
+use crate::schema::format::{self, CatalogRecord, KeyspaceId, TreeKey};
+use alluvium_base::Sequence;
+use alluvium_dictionary::merge::{Add, Append, CompactionFilter, Maximum, Minimum, Operator};
+use alluvium_dictionary::rules::{KeyspaceRules, Schema};
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A keyspace, which may have been dropped.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    pub(crate) id: KeyspaceId,
+    /// Prefix of its keys in the tree.
+    pub(crate) prefix: TreeKey,
+    /// First tree key after its keys.
+    pub(crate) end: TreeKey,
+    pub(crate) options: KeyspaceOptions,
+    /// Structure that stores it.
+    pub(crate) structure: Structure,
+    /// Maximum key length of its structure, in bytes.
+    pub(crate) longest_key: usize,
+    /// Merge operator and filter, as the dictionaries use them.
+    pub(crate) rules: Arc<KeyspaceRules>,
+    name: RwLock<String>,
+    dropped: AtomicBool,
+}
+
+impl Definition {
+    fn new(
+        id: KeyspaceId,
+        name: &str,
+        structure: Structure,
+        options: KeyspaceOptions,
+        rules: KeyspaceRules,
+    ) -> Definition {
+        let longest_key = match structure {
+            Structure::Paged => options.structure.paged().longest_key(),
+            _ => usize::MAX,
+        };
+        Definition {
+            id,
+            prefix: format::prefix(id),
+            end: format::prefix(id + 1),
+            options,
+            structure,
+            longest_key,
+            rules: Arc::new(rules),
+            name: RwLock::new(name.to_owned()),
+            dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the current name.
+    pub(crate) fn name(&self) -> String {
+        self.name.read().clone()
+    }
+
+    /// Fails if the keyspace was dropped. A writer calls this while it pins the writers' epoch, so
+    /// that a drop waits for it.
+    #[inline]
+    pub(crate) fn alive(&self) -> Result<()> {
+        if self.dropped.load(Ordering::SeqCst) {
+            return Err(Error::KeyspaceDropped { name: self.name() });
+        }
+        Ok(())
+    }
+
+    /// Fails unless the keys are ordered.
+    #[inline]
+    pub(crate) fn require_order(&self) -> Result<()> {
+        // Tests may place a keyspace in another structure than its options name, and sort the
+        // results.
+        let is_told = !cfg!(test) || self.options.structure.kind() == self.structure;
+        match self.structure.is_ordered() || !is_told {
+            true => Ok(()),
+            false => Err(Error::NotOrdered {
+                keyspace: self.name(),
+            }),
+        }
+    }
+
+    /// Fails unless the range covers the whole keyspace or the keys are ordered.
+    pub(crate) fn require_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
+        match *start == *self.prefix && *end == *self.end {
+            true => Ok(()),
+            false => self.require_order(),
+        }
+    }
+
+    /// Undoes the mark of a failed drop.
+    pub(crate) fn revive(&self) {
+        self.dropped.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The keyspaces that a commit writes to. The commit is rejected if one of them is dropped before
+/// it has its sequence number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owners<'a> {
+    /// Only the catalog, which cannot be dropped.
+    Catalog,
+    /// One keyspace.
+    One(&'a Definition),
+    /// The keyspaces of a batch.
+    Batch(&'a Members),
+}
+
+/// The keyspaces of a batch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Members {
+    /// Sorted numbers of the keyspaces.
+    ids: SmallVec<[KeyspaceId; 4]>,
+    /// Number of drops when the first keyspace was added, which was not dropped then.
+    drops: u64,
+}
+
+impl Members {
+    /// Adds a keyspace unless it was dropped.
+    pub(crate) fn add(&mut self, catalog: &Catalog, definition: &Definition) -> Result<()> {
+        // The counter is read first: a drop that it does not include yet is either seen by `alive`
+        // or changes the counter later.
+        let drops = catalog.drops.load(Ordering::SeqCst);
+        definition.alive()?;
+        if self.ids.is_empty() {
+            self.drops = drops;
+        }
+        if let Err(place) = self.ids.binary_search(&definition.id) {
+            self.ids.insert(place, definition.id);
+        }
+        Ok(())
+    }
+}
+
+/// The catalog. Changes require the engine's schema lock.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    /// Number of drops that have started.
+    drops: AtomicU64,
+    operators: Vec<Arc<dyn Operator>>,
+    filters: Vec<(String, Arc<dyn CompactionFilter>)>,
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_name: BTreeMap<String, Arc<Definition>>,
+    by_id: HashMap<KeyspaceId, Arc<Definition>>,
+    snapshots: BTreeMap<String, Sequence>,
+    next: KeyspaceId,
+}
+
+impl Catalog {
+    /// Returns an empty catalog with the built-in merge operators, `operators` and the named
+    /// `filters`.
+    pub(crate) fn new(
+        operators: &[Arc<dyn Operator>],
+        filters: &[(String, Arc<dyn CompactionFilter>)],
+    ) -> Catalog {
+        let builtin: [Arc<dyn Operator>; 4] = [
+            Arc::new(Add),
+            Arc::new(Append),
+            Arc::new(Minimum),
+            Arc::new(Maximum),
+        ];
+        Catalog {
+            drops: AtomicU64::new(0),
+            // Operators of the program come first, so they can replace built-in ones.
+            operators: operators.iter().cloned().chain(builtin).collect(),
+            filters: filters.to_vec(),
+            state: RwLock::new(State {
+                next: format::CATALOG + 1,
+                ..State::default()
+            }),
+        }
+    }
+
+    /// Returns the merge operator and filter of a keyspace.
+    fn rules_for(&self, keyspace: &str, options: &KeyspaceOptions) -> Result<KeyspaceRules> {
+        let missing = |what, name: &str| Error::NotRegistered {
+            keyspace: keyspace.to_owned(),
+            what,
+            name: name.to_owned(),
+            known: match what {
+                OPERATOR => listed(self.operators.iter().map(|operator| operator.name())),
+                _ => listed(self.filters.iter().map(|(known, _)| known.as_str())),
+            },
+        };
+        let operator = |name: &String| {
+            let found = self.operators.iter().find(|operator| operator.name() == name);
+            found.cloned().ok_or_else(|| missing(OPERATOR, name))
+        };
+        let filter = |name: &String| {
+            let found = self.filters.iter().find(|(known, _)| known == name);
+            found
+                .map(|(_, filter)| Arc::clone(filter))
+                .ok_or_else(|| missing("compaction filter", name))
+        };
+        Ok(KeyspaceRules {
+            operator: options.merge_operator.as_ref().map(operator).transpose()?,
+            codec: options.compression.codec(),
+            value_threshold: options.value_threshold.map(|bytes| bytes as usize),
+            filter: options.compaction_filter.as_ref().map(filter).transpose()?,
+        })
+    }
+
+    /// Creates the definition of a keyspace; fails if its operator or filter is not registered.
+    pub(crate) fn define(
+        &self,
+        id: KeyspaceId,
+        name: &str,
+        structure: Structure,
+        options: &KeyspaceOptions,
+    ) -> Result<Arc<Definition>> {
+        let rules = self.rules_for(name, options)?;
+        let definition = Definition::new(id, name, structure, options.clone(), rules);
+        Ok(Arc::new(definition))
+    }
+
+    /// Loads a record of the catalog when the store is opened. Returns the keyspace if it is one.
+    pub(crate) fn load(&self, record: CatalogRecord) -> Result<Option<Arc<Definition>>> {
+        match record {
+            CatalogRecord::Keyspace {
+                name,
+                id,
+                kind,
+                options,
+            } => {
+                let structure = Structure::of_keyspace(kind, &name)?;
+                let definition = self.define(id, &name, structure, &options)?;
+                self.add(&name, Arc::clone(&definition));
+                return Ok(Some(definition));
+            }
+            CatalogRecord::Snapshot { name, at } => {
+                self.add_snapshot(&name, at);
+            }
+            CatalogRecord::Next(next) => {
+                let mut state = self.state.write();
+                // Numbers are not reused, even if the record is wrong.
+                state.next = state.next.max(next);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Registers a new keyspace before its first write, so that its writes can be merged.
+    pub(crate) fn prepare(&self, definition: &Arc<Definition>) {
+        self.state
+            .write()
+            .by_id
+            .insert(definition.id, Arc::clone(definition));
+    }
+
+    /// Publishes a keyspace.
+    pub(crate) fn add(&self, name: &str, definition: Arc<Definition>) {
+        let mut state = self.state.write();
+        state.next = state.next.max(definition.id + 1);
+        state.by_id.insert(definition.id, Arc::clone(&definition));
+        state.by_name.insert(name.to_owned(), definition);
+    }
+
+    /// Marks a keyspace as dropped: writers that check it from now on are rejected.
+    pub(crate) fn begin_drop(&self, definition: &Definition) {
+        definition.dropped.store(true, Ordering::SeqCst);
+        self.drops.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Converts an error of a read, with the user's names of the keyspace and the key.
+    #[cold]
+    pub(crate) fn named(&self, error: alluvium_storage::Error) -> Error {
+        let alluvium_storage::Error::BadBase { key, operator, why } = error else {
+            return error.into();
+        };
+        let (len, id) = format::split(&key).expect("a key begins with the number of its keyspace");
+        let name = self
+            .by_id(id)
+            .map_or_else(String::new, |definition| definition.name());
+        Error::BadBase {
+            keyspace: name,
+            key: key[len..].to_vec(),
+            operator: operator.to_owned(),
+            why,
+        }
+    }
+
+    /// Fails if one of the keyspaces was dropped. The caller pins the writers' epoch.
+    #[inline]
+    pub(crate) fn alive(&self, owners: Owners<'_>) -> Result<()> {
+        match owners {
+            Owners::Catalog => Ok(()),
+            Owners::One(definition) => definition.alive(),
+            // No drop has started since the members were checked.
+            Owners::Batch(members) if members.drops == self.drops.load(Ordering::SeqCst) => Ok(()),
+            Owners::Batch(members) => {
+                let state = self.state.read();
+                let mut definitions = members.ids.iter().filter_map(|id| state.by_id.get(id));
+                definitions.try_for_each(|definition| definition.alive())
+            }
+        }
+    }
+
+    /// Returns the number of the next keyspace.
+    pub(crate) fn next(&self) -> KeyspaceId {
+        self.state.read().next
+    }
+
+    /// Returns the keyspace with a name.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Definition>> {
+        self.state.read().by_name.get(name).cloned()
+    }
+
+    /// Returns the keyspace with a number, including those dropped since the store was opened.
+    pub(crate) fn by_id(&self, id: KeyspaceId) -> Option<Arc<Definition>> {
+        self.state.read().by_id.get(&id).cloned()
+    }
+
+    /// Returns all names, in order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.state.read().by_name.keys().cloned().collect()
+    }
+
+    /// Removes a dropped keyspace by name. Its definition stays for compactions that still merge
+    /// its records.
+    pub(crate) fn remove(&self, name: &str) {
+        self.state.write().by_name.remove(name);
+    }
+
+    /// Renames a keyspace.
+    pub(crate) fn rename(&self, from: &str, to: &str) {
+        let mut state = self.state.write();
+        let definition = state.by_name.remove(from).expect("it was found");
+        to.clone_into(&mut definition.name.write());
+        state.by_name.insert(to.to_owned(), definition);
+    }
+
+    /// Returns the named snapshots, by name.
+    pub(crate) fn snapshots(&self) -> BTreeMap<String, Sequence> {
+        self.state.read().snapshots.clone()
+    }
+
+    /// Returns the sequence number of a named snapshot.
+    pub(crate) fn snapshot(&self, name: &str) -> Option<Sequence> {
+        self.state.read().snapshots.get(name).copied()
+    }
+
+    pub(crate) fn add_snapshot(&self, name: &str, at: Sequence) {
+        self.state.write().snapshots.insert(name.to_owned(), at);
+    }
+
+    pub(crate) fn remove_snapshot(&self, name: &str) {
+        self.state.write().snapshots.remove(name);
+    }
+}
+
+/// Name of the kind of object in error messages.
+const OPERATOR: &str = "merge operator";
+
+/// Formats a list of names for an error message.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
+    }
+}
+
+impl Schema for Catalog {
+    fn prefix_len(&self, key: &[u8]) -> usize {
+        format::split(key).map_or(0, |(len, _)| len)
+    }
+
+    fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules> {
+        let definition = |(_, id)| self.state.read().by_id.get(&id).cloned();
+        let found = format::split(key).and_then(definition);
+        // Records of a keyspace dropped before this opening follow the default rules.
+        found.map_or_else(Arc::default, |definition| Arc::clone(&definition.rules))
+    }
+}

@@ -1,0 +1,662 @@
+//! Encodings private to this crate, version 4: keys with their keyspace, the contents of log
+//! records, and the catalog.
+//!
+//! A key of the tree. Keyspaces are ranges of the tree, ordered by their numbers; number 0 is the
+//! catalog.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  the keyspace's number if it is below 240, else 239 and how many bytes of it follow
+//!      1   0-4  the number, most significant byte first, without leading zeros
+//!              the user's key
+//! ```
+//!
+//! A log record is a sequence of writes; each has one sequence number. Varints are LEB128.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  kind: 0 put, 1 delete, 2 merge, 3 delete a range, 4 put with an expiry, 5 ingest,
+//!               6 a write to a volatile keyspace: zeros follow, as the length of a key
+//!      1        varint: length of the key
+//!               key of the tree; of a range or an ingest, its first
+//!            8  kind 4 only: when it expires, in milliseconds since 1970
+//!               varint, not in kind 1: length of value or operand; of a range, of its end;
+//!               of an ingest, of its last key
+//!               value, operand, the end of the range (not included),
+//!               or the last key of the ingest (included)
+//! ```
+//!
+//! Keys of the catalog, after the prefix of keyspace 0: `k` and the name of a keyspace; `s` and the
+//! name of a snapshot, whose value is its sequence number, 8 bytes; `n`, whose value is the number
+//! of the next keyspace, 4 bytes. The value of a keyspace:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  format: 3 where the structure has options, or 2
+//!      1     4  number: neither the catalog's nor the last
+//!      5     1  kind of the structure that it is in: `structure.rs` lists them
+//!      6     1  codec, as in node pointers
+//!      7     4  value threshold in bytes; all ones for the default
+//!     11        varint: length of the merge operator's name; 0 for none
+//!              the name
+//!              varint: length of the compaction filter's name; 0 for none
+//!              the name
+//!              format 3: varint: length of the structure's options
+//!              the options, as text
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use crate::options::kind::Structure as Kinds;
+use crate::options::{KeyspaceOptions, Structure};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::{Kind, Sequence};
+use alluvium_dictionary::record::MAX_KEY;
+use alluvium_storage::Codec;
+use smallvec::SmallVec;
+
+/// The number of a keyspace.
+pub type KeyspaceId = u32;
+
+/// The keyspace of the store's own records.
+pub const CATALOG: KeyspaceId = 0;
+
+/// Numbers below this are encoded in one byte.
+const SHORT: KeyspaceId = 240;
+
+/// Maximum length of the keyspace prefix of a key, in bytes.
+pub const MAX_PREFIX: usize = crate::options::paged::MOST_PREFIX;
+
+/// A key of the tree; short keys are stored inline.
+pub type TreeKey = SmallVec<[u8; SHORT_KEY]>;
+
+/// Maximum length of a key that is stored inline, in bytes.
+const SHORT_KEY: usize = 64;
+
+/// Returns the prefix of all keys of a keyspace.
+#[allow(clippy::indexing_slicing, reason = "at most all of its bytes are zeros")]
+pub fn prefix(keyspace: KeyspaceId) -> TreeKey {
+    if keyspace < SHORT {
+        return TreeKey::from_slice(&[keyspace as u8]);
+    }
+    let bytes = keyspace.to_be_bytes();
+    let skip = bytes.iter().take_while(|&&byte| byte == 0).count();
+    let mut prefix = TreeKey::new();
+    prefix.push(SHORT as u8 - 1 + (bytes.len() - skip) as u8);
+    prefix.extend_from_slice(&bytes[skip..]);
+    prefix
+}
+
+/// Returns the length of the keyspace prefix of a tree key, and the number of the keyspace; `None`
+/// if the key is invalid.
+pub fn split(key: &[u8]) -> Option<(usize, KeyspaceId)> {
+    let &first = key.first()?;
+    if u32::from(first) < SHORT {
+        return Some((1, u32::from(first)));
+    }
+    let len = usize::from(first) + 1 - SHORT as usize;
+    let bytes = key.get(1..=len).filter(|bytes| bytes.len() <= 4)?;
+    let number = bytes
+        .iter()
+        .fold(0, |number, &byte| number << 8 | u32::from(byte));
+    Some((1 + len, number))
+}
+
+/// Returns the tree key of a user key.
+#[inline]
+pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
+    let (middle, len) = (prefix.len(), prefix.len() + key.len());
+    let mut short = [0; SHORT_KEY];
+    if let Some((head, tail)) = short
+        .get_mut(..len)
+        .and_then(|bytes| bytes.split_at_mut_checked(middle))
+    {
+        head.copy_from_slice(prefix);
+        tail.copy_from_slice(key);
+        return TreeKey::from_buf_and_len(short, len);
+    }
+    let mut tree_key = TreeKey::with_capacity(len);
+    tree_key.extend_from_slice(prefix);
+    tree_key.extend_from_slice(key);
+    tree_key
+}
+
+/// A decoded write of a log record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write<'a> {
+    /// A message for one key; its sequence number is not part of the encoding.
+    One {
+        /// The tree key.
+        key: &'a [u8],
+        /// The kind of the message.
+        kind: Kind,
+        /// Expiry time in milliseconds since 1970; zero means never.
+        expires_ms: u64,
+        /// The value or operand.
+        operand: &'a [u8],
+    },
+    /// Deletes the keys from `start` (inclusive) to `end` (exclusive).
+    Range {
+        /// Lower bound, inclusive.
+        start: &'a [u8],
+        /// Upper bound, exclusive.
+        end: &'a [u8],
+    },
+    /// Runs with keys from `first` to `last` were attached to the tree. The checkpoint that
+    /// contains them follows at once; if it is missing, the ingest did not happen.
+    Ingest {
+        /// First key of the runs.
+        first: &'a [u8],
+        /// Last key of the runs.
+        last: &'a [u8],
+    },
+    /// A write to a volatile keyspace, of which the log contains only the sequence number.
+    Volatile,
+}
+
+impl Write<'_> {
+    /// Checks that the keys are valid tree keys, which a correct checksum does not imply.
+    pub(crate) fn check_keys(&self) -> Result<(), String> {
+        let (first, last) = match *self {
+            Write::One { key, .. } => (key, key),
+            Write::Range { start, end } => (start, end),
+            Write::Ingest { first, last } => (first, last),
+            Write::Volatile => return Ok(()),
+        };
+        for key in [first, last] {
+            if key.len() > MAX_KEY {
+                return Err(format!("a key of {} bytes", key.len()));
+            }
+            if split(key).is_none() {
+                let begin = key.get(..key.len().min(8)).unwrap_or_default();
+                return Err(format!("a key of no keyspace, which begins {begin:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+const RANGE: u8 = 3;
+const EXPIRING: u8 = 4;
+const INGEST: u8 = 5;
+const VOLATILE: u8 = 6;
+
+/// Appends a write to a record. The key is passed in two parts to avoid joining them.
+pub fn encode_one(out: &mut Vec<u8>, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
+    encode_head(out, prefix, key, kind, expires_ms, operand.len());
+    if kind != Kind::Delete {
+        out.extend_from_slice(operand);
+    }
+}
+
+/// Appends a write to a record without its operand of `operand` bytes, which must follow it.
+#[inline]
+pub fn encode_head(
+    out: &mut Vec<u8>,
+    prefix: &[u8],
+    key: &[u8],
+    kind: Kind,
+    expires_ms: u64,
+    operand: usize,
+) {
+    let expiring = kind == Kind::Put && expires_ms != 0;
+    let mut writer = Writer::new(out);
+    writer
+        .u8(if expiring { EXPIRING } else { kind as u8 })
+        .varint((prefix.len() + key.len()) as u64)
+        .bytes(prefix)
+        .bytes(key);
+    if expiring {
+        writer.u64(expires_ms);
+    }
+    if kind != Kind::Delete {
+        writer.varint(operand as u64);
+    }
+}
+
+/// Appends a range delete to a record.
+pub fn encode_range(out: &mut Vec<u8>, start: &[u8], end: &[u8]) {
+    Writer::new(out)
+        .u8(RANGE)
+        .varint(start.len() as u64)
+        .bytes(start)
+        .varint(end.len() as u64)
+        .bytes(end);
+}
+
+/// Appends an ingest to a record.
+pub fn encode_ingest(out: &mut Vec<u8>, first: &[u8], last: &[u8]) {
+    Writer::new(out)
+        .u8(INGEST)
+        .varint(first.len() as u64)
+        .bytes(first)
+        .varint(last.len() as u64)
+        .bytes(last);
+}
+
+/// Appends the placeholder of a write to a volatile keyspace to a record.
+pub fn encode_volatile(out: &mut Vec<u8>) {
+    Writer::new(out).u8(VOLATILE).varint(0);
+}
+
+/// Iterator over the writes of a record.
+pub struct Writes<'a> {
+    reader: Reader<'a>,
+    /// Operand of the last write, if it is stored outside the record.
+    tail: &'a [u8],
+}
+
+impl<'a> Writes<'a> {
+    /// Decodes the writes of a record.
+    pub fn new(record: &'a [u8]) -> Writes<'a> {
+        Writes {
+            reader: Reader::new(record),
+            tail: &[],
+        }
+    }
+
+    /// Decodes a record whose last operand is `tail`, unless that is empty.
+    pub fn before(self, tail: &'a [u8]) -> Writes<'a> {
+        Writes { tail, ..self }
+    }
+
+    fn part(&mut self) -> Result<&'a [u8], Truncated> {
+        let len = self.reader.varint()?;
+        self.reader.take(usize::try_from(len).unwrap_or(usize::MAX))
+    }
+
+    fn operand(&mut self) -> Result<&'a [u8], Truncated> {
+        let len = usize::try_from(self.reader.varint()?).unwrap_or(usize::MAX);
+        if self.reader.left() == 0 && len == self.tail.len() {
+            return Ok(self.tail);
+        }
+        self.reader.take(len)
+    }
+
+    fn read(&mut self) -> Result<Write<'a>, String> {
+        let cut = |_| "a write that ends too soon".to_owned();
+        let kind = self.reader.u8().map_err(cut)?;
+        let key = self.part().map_err(cut)?;
+        if kind == RANGE {
+            let end = self.part().map_err(cut)?;
+            return Ok(Write::Range { start: key, end });
+        }
+        if kind == INGEST {
+            let last = self.part().map_err(cut)?;
+            return Ok(Write::Ingest { first: key, last });
+        }
+        if kind == VOLATILE && key.is_empty() {
+            return Ok(Write::Volatile);
+        }
+        let expires_ms = match kind {
+            EXPIRING => self.reader.u64().map_err(cut)?,
+            _ => 0,
+        };
+        let kind = match kind {
+            EXPIRING => Kind::Put,
+            number => Kind::try_from(number).map_err(|unknown| unknown.to_string())?,
+        };
+        let operand = match kind {
+            Kind::Delete => &[],
+            _ => self.operand().map_err(cut)?,
+        };
+        Ok(Write::One {
+            key,
+            kind,
+            expires_ms,
+            operand,
+        })
+    }
+}
+
+impl<'a> Iterator for Writes<'a> {
+    type Item = Result<Write<'a>, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.left() == 0 {
+            return None;
+        }
+        let write = self.read();
+        if write.is_err() {
+            // The position of the next write is unknown.
+            self.reader = Reader::new(&[]);
+        }
+        Some(write)
+    }
+}
+
+/// Returns the catalog key of a keyspace.
+pub fn keyspace_key(name: &str) -> TreeKey {
+    catalog_key(b'k', name)
+}
+
+/// Returns the catalog key of a named snapshot.
+pub fn snapshot_key(name: &str) -> TreeKey {
+    catalog_key(b's', name)
+}
+
+/// Returns whether a tree key is the catalog key of a named snapshot.
+pub fn is_snapshot_key(key: &[u8]) -> bool {
+    key.starts_with(&snapshot_key(""))
+}
+
+/// Returns the catalog key of the next keyspace number.
+pub fn next_key() -> TreeKey {
+    catalog_key(b'n', "")
+}
+
+fn catalog_key(kind: u8, name: &str) -> TreeKey {
+    let mut key = prefix(CATALOG);
+    key.push(kind);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// A record of the catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CatalogRecord {
+    /// A keyspace.
+    Keyspace {
+        /// Name of the keyspace.
+        name: String,
+        /// Number of the keyspace.
+        id: KeyspaceId,
+        /// Kind of its structure.
+        kind: u8,
+        /// Options at its creation.
+        options: KeyspaceOptions,
+    },
+    /// A named snapshot.
+    Snapshot {
+        /// Name of the snapshot.
+        name: String,
+        /// Sequence number of the snapshot.
+        at: Sequence,
+    },
+    /// Number of the next keyspace.
+    Next(KeyspaceId),
+}
+
+const KEYSPACE_FORMAT: u8 = 2;
+/// Like `KEYSPACE_FORMAT`, followed by the options of the structure.
+const STRUCTURED_FORMAT: u8 = 3;
+const DEFAULT_THRESHOLD: u32 = u32::MAX;
+
+/// Encodes the catalog value of a keyspace.
+pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> Vec<u8> {
+    let mut out = Vec::new();
+    let built_with = options.structure.built_with();
+    let format = match built_with {
+        None => KEYSPACE_FORMAT,
+        Some(_) => STRUCTURED_FORMAT,
+    };
+    let name = |name: &Option<String>| name.clone().unwrap_or_default();
+    let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
+    Writer::new(&mut out)
+        .u8(format)
+        .u32(id)
+        .u8(kind)
+        .u8(options.compression.codec().number())
+        .u32(options.value_threshold.unwrap_or(DEFAULT_THRESHOLD))
+        .varint(operator.len() as u64)
+        .bytes(operator.as_bytes())
+        .varint(filter.len() as u64)
+        .bytes(filter.as_bytes());
+    if let Some(text) = built_with {
+        Writer::new(&mut out)
+            .varint(text.len() as u64)
+            .bytes(text.as_bytes());
+    }
+    out
+}
+
+/// Encodes the number of the next keyspace.
+pub fn encode_next(id: KeyspaceId) -> [u8; 4] {
+    id.to_le_bytes()
+}
+
+/// Encodes the sequence number of a named snapshot.
+pub fn encode_snapshot(at: Sequence) -> [u8; 8] {
+    at.to_le_bytes()
+}
+
+/// Decodes a record of the catalog from its tree key and value; fails with a description of the
+/// defect.
+pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String> {
+    let text =
+        |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| "a name that is not UTF-8".to_owned());
+    let cut = |_| "a catalog record that ends too soon".to_owned();
+    let mut reader = Reader::new(value);
+    let (kind, name) = split(key)
+        .and_then(|(len, _)| key.get(len..)?.split_first())
+        .ok_or("a catalog key without a kind")?;
+    match *kind {
+        b'n' => match reader.u32().map_err(cut)? {
+            KeyspaceId::MAX => Err("no number for the next keyspace".to_owned()),
+            next => Ok(CatalogRecord::Next(next)),
+        },
+        b's' => Ok(CatalogRecord::Snapshot {
+            name: text(name)?,
+            at: reader.u64().map_err(cut)?,
+        }),
+        b'k' => {
+            let format = reader.u8().map_err(cut)?;
+            if !matches!(format, KEYSPACE_FORMAT | STRUCTURED_FORMAT) {
+                return Err(format!(
+                    "a keyspace in format {format}, where this version knows {KEYSPACE_FORMAT} and {STRUCTURED_FORMAT}: open the store with the version that wrote it, or with a newer one"
+                ));
+            }
+            let id = reader.u32().map_err(cut)?;
+            if id == CATALOG || id == KeyspaceId::MAX {
+                return Err(format!("a keyspace with the number {id}"));
+            }
+            let kind = reader.u8().map_err(cut)?;
+            let codec = reader.u8().map_err(cut)?;
+            let codec = Codec::from_number(codec).ok_or_else(|| format!("codec {codec}"))?;
+            let threshold = reader.u32().map_err(cut)?;
+            let mut part = || {
+                let len = reader.varint()?;
+                reader.take(usize::try_from(len).unwrap_or(usize::MAX))
+            };
+            let operator = text(part().map_err(cut)?)?;
+            let filter = text(part().map_err(cut)?)?;
+            let structure = match format {
+                STRUCTURED_FORMAT => structure_of(kind, &text(part().map_err(cut)?)?)?,
+                _ => Structure::Tiered,
+            };
+            Ok(CatalogRecord::Keyspace {
+                name: text(name)?,
+                id,
+                kind,
+                options: KeyspaceOptions {
+                    compression: codec.into(),
+                    value_threshold: (threshold != DEFAULT_THRESHOLD).then_some(threshold),
+                    merge_operator: (!operator.is_empty()).then_some(operator),
+                    compaction_filter: (!filter.is_empty()).then_some(filter),
+                    structure,
+                },
+            })
+        }
+        other => Err(format!("a catalog key of kind {other}")),
+    }
+}
+
+/// Decodes the options of a structure. An unknown kind is rejected elsewhere.
+fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
+    let Some(known) = Kinds::of(kind) else {
+        return Ok(Structure::Tiered);
+    };
+    match Structure::of(known, text) {
+        Ok(Some(structure)) if structure.built_with().is_some() => Ok(structure),
+        Ok(_) => Err(format!(
+            "options \"{text}\" of a structure of kind {kind}, which has none"
+        )),
+        Err(error) => Err(format!(
+            "a {} keyspace with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one",
+            known.name()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Compression, LevelsOptions, PagedOptions};
+
+    #[test]
+    fn keyspaces_are_ranges_in_the_order_of_their_numbers() {
+        let numbers = [0, 1, 239, 240, 241, 255, 256, 65_535, 65_536, 1 << 24, u32::MAX];
+        for pair in numbers.windows(2) {
+            let low = tree_key(&prefix(pair[0]), &[0xff; 9]);
+            assert!(low < prefix(pair[1]), "{pair:?}");
+        }
+        for number in numbers {
+            let key = tree_key(&prefix(number), b"user");
+            let (len, id) = split(&key).unwrap();
+            assert_eq!((id, &key[len..]), (number, &b"user"[..]));
+            assert!(len <= MAX_PREFIX);
+        }
+        assert_eq!(split(b""), None);
+        assert_eq!(split(&[241, 1]), None, "it ends within the number");
+        assert_eq!(split(&[250, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_are_these() {
+        let mut record = Vec::new();
+        encode_one(&mut record, &[7], b"ab", Kind::Put, 0, b"xyz");
+        encode_one(&mut record, &[7], b"ab", Kind::Put, 258, b"");
+        encode_one(&mut record, &[7], b"c", Kind::Delete, 0, b"");
+        encode_one(&mut record, &[7], b"c", Kind::Merge, 0, b"1");
+        encode_range(&mut record, &[7, 1], &[8]);
+        encode_ingest(&mut record, &[7, 2], &[7, 9]);
+        encode_volatile(&mut record);
+        let expected = b"\x00\x03\x07ab\x03xyz\x04\x03\x07ab\x02\x01\0\0\0\0\0\0\0\x01\x02\x07c\x02\x02\x07c\x011\x03\x02\x07\x01\x01\x08\x05\x02\x07\x02\x02\x07\x09\x06\0";
+        assert_eq!(record, expected);
+        let one = |key, kind, expires_ms, operand| Write::One {
+            key,
+            kind,
+            expires_ms,
+            operand,
+        };
+        let writes: Vec<_> = Writes::new(&record).map(Result::unwrap).collect();
+        assert_eq!(
+            writes,
+            [
+                one(b"\x07ab", Kind::Put, 0, b"xyz"),
+                one(b"\x07ab", Kind::Put, 258, b""),
+                one(b"\x07c", Kind::Delete, 0, b""),
+                one(b"\x07c", Kind::Merge, 0, b"1"),
+                Write::Range {
+                    start: &[7, 1],
+                    end: &[8]
+                },
+                Write::Ingest {
+                    first: &[7, 2],
+                    last: &[7, 9]
+                },
+                Write::Volatile,
+            ]
+        );
+        let (mut head, mut whole) = (record.clone(), record.clone());
+        encode_head(&mut head, b"\x01", b"k", Kind::Put, 7, 4);
+        encode_one(&mut whole, b"\x01", b"k", Kind::Put, 7, b"tail");
+        assert!(Writes::new(&head).before(b"tail").eq(Writes::new(&whole)));
+        assert_eq!(
+            Writes::new(&whole).last().unwrap().map(|write| match write {
+                Write::One { operand, .. } => operand,
+                _ => b"",
+            }),
+            Ok(&b"tail"[..])
+        );
+        for len in 0..record.len() {
+            assert!(Writes::new(&record[..len]).count() <= 7, "it ends");
+        }
+        assert!(Writes::new(b"\x09\x01a").next().unwrap().is_err());
+    }
+
+    #[test]
+    fn options_of_pages_are_behind_those_that_there_were_before() {
+        let key = keyspace_key("pages");
+        let merging = KeyspaceOptions::new().structure(Structure::Paged(
+            PagedOptions::bplus().node_bytes(512).value_bytes(24).merge(),
+        ));
+        let value_of_merging = encode_keyspace(300, 4, &merging);
+        let text = b"\x24bplus,node=512,key=64,value=24,merge";
+        assert_eq!(
+            value_of_merging,
+            [&b"\x03\x2c\x01\0\0\x04\0\xff\xff\xff\xff\0\0"[..], &text[..]].concat()
+        );
+        let decoded = decode_catalog(&key, &value_of_merging).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == merging));
+    }
+
+    #[test]
+    fn the_bytes_of_the_catalog_are_these() {
+        let options = KeyspaceOptions {
+            compression: Compression::Lz4,
+            value_threshold: Some(512),
+            merge_operator: Some("add".to_owned()),
+            compaction_filter: None,
+            structure: Structure::Tiered,
+        };
+        let value = encode_keyspace(300, 7, &options);
+        assert_eq!(value, b"\x02\x2c\x01\0\0\x07\x01\0\x02\0\0\x03add\0");
+        let key = keyspace_key("rivers");
+        assert_eq!(&key[..], b"\0krivers");
+        assert_eq!(
+            decode_catalog(&key, &value).unwrap(),
+            CatalogRecord::Keyspace {
+                name: "rivers".to_owned(),
+                id: 300,
+                kind: 7,
+                options
+            }
+        );
+        assert_eq!(
+            decode_catalog(&snapshot_key("monday"), &encode_snapshot(9)).unwrap(),
+            CatalogRecord::Snapshot {
+                name: "monday".to_owned(),
+                at: 9
+            }
+        );
+        assert_eq!(
+            decode_catalog(&next_key(), &encode_next(4)).unwrap(),
+            CatalogRecord::Next(4)
+        );
+        let levels = KeyspaceOptions::new().structure(Structure::Levels(LevelsOptions::samt(8)));
+        let value_of_levels = encode_keyspace(300, 2, &levels);
+        let expected = b"\x03\x2c\x01\0\0\x02\0\xff\xff\xff\xff\0\0\x08samt,k=8";
+        assert_eq!(value_of_levels, expected);
+        let decoded = decode_catalog(&key, &value_of_levels).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == levels));
+        let volatile = KeyspaceOptions::new().structure(Structure::Volatile(1 << 20));
+        let value_of_volatile = encode_keyspace(300, 8, &volatile);
+        let expected_of_volatile = b"\x03\x2c\x01\0\0\x08\0\xff\xff\xff\xff\0\0\x071048576";
+        assert_eq!(value_of_volatile, expected_of_volatile);
+        let decoded = decode_catalog(&key, &value_of_volatile).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == volatile));
+        let paged = KeyspaceOptions::new().structure(Structure::Paged(
+            PagedOptions::bplus().node_bytes(512).value_bytes(24),
+        ));
+        let value_of_pages = encode_keyspace(300, 4, &paged);
+        let expected_of_pages =
+            b"\x03\x2c\x01\0\0\x04\0\xff\xff\xff\xff\0\0\x1ebplus,node=512,key=64,value=24";
+        assert_eq!(value_of_pages, expected_of_pages);
+        let decoded = decode_catalog(&key, &value_of_pages).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == paged));
+        let newer = [&expected[..14], b"zamt,k=8".as_slice()].concat();
+        let newer = decode_catalog(&key, &newer).unwrap_err();
+        assert!(newer.contains("or with a newer one"), "{newer}");
+        let others = encode_keyspace(300, 1, &levels);
+        assert!(
+            decode_catalog(&key, &others).is_err(),
+            "the tiered tree has no options"
+        );
+        assert!(decode_catalog(b"\0", b"").is_err());
+        for number in [CATALOG, KeyspaceId::MAX] {
+            let value = encode_keyspace(number, 7, &KeyspaceOptions::default());
+            assert!(decode_catalog(&key, &value).is_err(), "{number}");
+        }
+        assert!(decode_catalog(&keyspace_key("x"), &value[..9]).is_err());
+    }
+}

@@ -1,0 +1,431 @@
+//! The encoding of the manifest, version 3. All integers are little-endian; a *varint* is LEB128 of
+//! at most 10 bytes.
+//!
+//! The superblock's payload, which is empty before the first checkpoint:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  version, 3
+//!      1     1  0: the manifest follows; 1: a pointer to it follows
+//!      2        the manifest, or the pointer (40), as the values of leaves have it
+//! ```
+//!
+//! The manifest:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0        dictionaries (varint), by their numbers, each:
+//!                 number (varint), kind (1), length of the root (varint), root
+//!               keyspaces (varint) that are not in dictionary 0, by their numbers, each:
+//!                 number (varint), number of its dictionary (varint)
+//!               records of the catalog (varint), by their keys, each:
+//!                 length of the key (varint), key, length of the value (varint), value
+//!               the latest time that readers have read by, in milliseconds since 1970 (varint)
+//!               dictionaries that are behind (varint), by their numbers, each:
+//!                 number (varint), the last commit that it holds (varint), writes that it has not taken
+//!                 (varint), their length (varint); the writes, by their sequences, each:
+//!                   sequence (varint), length of its record (varint), record, as in the log
+//! ```
+//!
+//! Version 2 ends before the time, version 1 before the records of the catalog. Both can be read.
+//!
+//! Number 0 is the catalog, which is in dictionary 0; the largest 32-bit number is not used for a
+//! keyspace. Kinds are those of the catalog's records, listed in `crates/db/src/structure.rs`.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use crate::options::kind::DictionaryId;
+use crate::schema::format::{CATALOG, KeyspaceId};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::{Error, PageSize, Place, Result};
+use std::collections::BTreeMap;
+
+const VERSION: u8 = 3;
+const FIRST_VERSION: u8 = 1;
+const HERE: u8 = 0;
+const APART: u8 = 1;
+
+/// Entry of a dictionary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Number of the dictionary.
+    pub id: DictionaryId,
+    /// Kind of the structure.
+    pub kind: u8,
+    /// Root that the structure is opened from.
+    pub root: Vec<u8>,
+}
+
+/// The dictionaries of a store and their keyspaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// The dictionaries, sorted by number.
+    pub dictionaries: Vec<Entry>,
+    /// Dictionary of each keyspace. Keyspaces that are not listed are in dictionary 0.
+    pub keyspaces: BTreeMap<KeyspaceId, DictionaryId>,
+    /// A copy of the catalog's records, which are in dictionary 0; `None` in a manifest of version
+    /// 1.
+    pub catalog: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Latest clock time of any reader, in milliseconds since 1970; stored together with the
+    /// catalog's records.
+    pub time_ms: u64,
+    /// Dictionaries that lack some of the commits before the cut.
+    pub behind: BTreeMap<DictionaryId, Behind>,
+}
+
+/// Writes before a cut that a dictionary has not received.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// Sequence number of the last commit that the dictionary holds.
+    pub cut: u64,
+    /// Number of missing writes.
+    pub count: u64,
+    /// Encoded writes.
+    pub writes: Vec<u8>,
+}
+
+impl Behind {
+    /// Returns an empty list for a dictionary that holds every commit up to `cut`.
+    #[must_use]
+    pub fn new(cut: u64) -> Behind {
+        Behind {
+            cut,
+            ..Behind::default()
+        }
+    }
+
+    /// Appends a write in the encoding of a log record.
+    pub fn push(&mut self, sequence: u64, record: &[u8]) {
+        Writer::new(&mut self.writes)
+            .varint(sequence)
+            .varint(record.len() as u64)
+            .bytes(record);
+        self.count += 1;
+    }
+
+    /// Returns each write with its sequence number; ends with an error if one cannot be decoded.
+    pub fn each(&self) -> impl Iterator<Item = std::result::Result<(u64, &[u8]), String>> {
+        let mut reader = Reader::new(&self.writes);
+        let mut one = move || {
+            let sequence = reader.varint()?;
+            let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+            Ok((sequence, reader.take(len)?))
+        };
+        (0..self.count).map(move |_| one().map_err(|error: Truncated| error.to_string()))
+    }
+}
+
+/// Decoded payload of a superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// The manifest itself.
+    Here(Manifest),
+    /// Location of the manifest.
+    Apart(ValuePointer),
+}
+
+impl Payload {
+    /// Encodes the payload.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        match self {
+            Payload::Here(manifest) => {
+                out.push(HERE);
+                out.extend_from_slice(&manifest.encode());
+            }
+            Payload::Apart(pointer) => {
+                out.push(APART);
+                pointer.encode(&mut out);
+            }
+        }
+        out
+    }
+
+    /// Decodes a payload that is not empty.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Payload> {
+        let mut reader = Reader::new(bytes);
+        let cut = |error: Truncated| Error::corrupt(place.clone(), "a manifest", error.to_string());
+        let (version, form) = (reader.u8().map_err(cut)?, reader.u8().map_err(cut)?);
+        if version > VERSION {
+            return Err(Error::NewerFormat {
+                place: place.clone(),
+                found: u32::from(version),
+                supported: u32::from(VERSION),
+            });
+        }
+        let rest = reader.take(reader.left()).map_err(cut)?;
+        match (version, form) {
+            (FIRST_VERSION..=VERSION, HERE) => Ok(Payload::Here(Manifest::decode(rest, place)?)),
+            (FIRST_VERSION..=VERSION, APART) => {
+                Ok(Payload::Apart(ValuePointer::decode(rest, place, page_size)?))
+            }
+            _ => {
+                let found = format!("version {version}, form {form}");
+                Err(Error::corrupt(
+                    place.clone(),
+                    "a manifest of version 1 to 3",
+                    found,
+                ))
+            }
+        }
+    }
+}
+
+impl Manifest {
+    /// Encodes the manifest.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        Writer::new(&mut out).varint(self.dictionaries.len() as u64);
+        for Entry { id, kind, root } in &self.dictionaries {
+            Writer::new(&mut out)
+                .varint(u64::from(*id))
+                .u8(*kind)
+                .varint(root.len() as u64)
+                .bytes(root);
+        }
+        Writer::new(&mut out).varint(self.keyspaces.len() as u64);
+        for (keyspace, dictionary) in &self.keyspaces {
+            Writer::new(&mut out)
+                .varint(u64::from(*keyspace))
+                .varint(u64::from(*dictionary));
+        }
+        let Some(catalog) = &self.catalog else {
+            return out;
+        };
+        Writer::new(&mut out).varint(catalog.len() as u64);
+        for part in catalog.iter().flat_map(|(key, value)| [key, value]) {
+            Writer::new(&mut out).varint(part.len() as u64).bytes(part);
+        }
+        Writer::new(&mut out)
+            .varint(self.time_ms)
+            .varint(self.behind.len() as u64);
+        for (id, behind) in &self.behind {
+            Writer::new(&mut out)
+                .varint(u64::from(*id))
+                .varint(behind.cut)
+                .varint(behind.count)
+                .varint(behind.writes.len() as u64)
+                .bytes(&behind.writes);
+        }
+        out
+    }
+
+    /// Decodes a manifest and checks that it lists the dictionary of every keyspace.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place`.
+    pub fn decode(bytes: &[u8], place: &Place) -> Result<Manifest> {
+        let bad = |found: String| Error::corrupt(place.clone(), "a manifest", found);
+        let mut reader = Reader::new(bytes);
+        let manifest = read(&mut reader).map_err(|error| bad(error.to_string()))?;
+        if reader.left() > 0 {
+            return Err(bad(format!("{} bytes behind it", reader.left())));
+        }
+        let manifest =
+            manifest.ok_or_else(|| bad("numbers that are out of order or out of their bounds".to_owned()))?;
+        let known = |id: &DictionaryId| manifest.entry(*id).is_some();
+        match manifest.keyspaces.iter().find(|(_, id)| !known(id)) {
+            None => Ok(manifest),
+            Some((keyspace, id)) => Err(bad(format!(
+                "keyspace {keyspace} in dictionary {id}, which there is not"
+            ))),
+        }
+    }
+
+    /// Returns the dictionary with a number.
+    #[must_use]
+    pub fn entry(&self, id: DictionaryId) -> Option<&Entry> {
+        let found = self.dictionaries.binary_search_by_key(&id, |entry| entry.id);
+        found.ok().and_then(|at| self.dictionaries.get(at))
+    }
+}
+
+/// Decodes a manifest; `None` if its numbers do not ascend.
+fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Truncated> {
+    let mut manifest = Manifest::default();
+    let mut sound = true;
+    // A wrong count ends at the last byte, because each item has at least one byte.
+    for _ in 0..reader.varint()? {
+        let id = reader.varint()?;
+        let kind = reader.u8()?;
+        let root = part(reader)?;
+        sound &= manifest
+            .dictionaries
+            .last()
+            .is_none_or(|last| u64::from(last.id) < id);
+        sound &= id <= u64::from(DictionaryId::MAX);
+        let id = id as DictionaryId;
+        manifest.dictionaries.push(Entry { id, kind, root });
+    }
+    for _ in 0..reader.varint()? {
+        let (keyspace, id) = (reader.varint()?, reader.varint()?);
+        let last = manifest.keyspaces.last_key_value();
+        sound &= last.is_none_or(|(last, _)| u64::from(*last) < keyspace);
+        // Dictionary 0 holds the catalog, and the key range of a keyspace ends at the next number's
+        // prefix.
+        sound &= keyspace > u64::from(CATALOG) && keyspace < u64::from(KeyspaceId::MAX);
+        sound &= id <= u64::from(DictionaryId::MAX);
+        manifest
+            .keyspaces
+            .insert(keyspace as KeyspaceId, id as DictionaryId);
+    }
+    if reader.left() > 0 {
+        let mut catalog = BTreeMap::new();
+        for _ in 0..reader.varint()? {
+            let (key, value) = (part(reader)?, part(reader)?);
+            sound &= catalog.last_key_value().is_none_or(|(last, _)| *last < key);
+            catalog.insert(key, value);
+        }
+        manifest.catalog = Some(catalog);
+        if reader.left() > 0 {
+            manifest.time_ms = reader.varint()?;
+            for _ in 0..reader.varint()? {
+                let id = reader.varint()?;
+                let (cut, count) = (reader.varint()?, reader.varint()?);
+                let writes = part(reader)?;
+                sound &= manifest
+                    .behind
+                    .last_key_value()
+                    .is_none_or(|(last, _)| u64::from(*last) < id);
+                sound &= id <= u64::from(DictionaryId::MAX) && count <= writes.len() as u64;
+                let behind = Behind { cut, count, writes };
+                manifest.behind.insert(id as DictionaryId, behind);
+            }
+        }
+    }
+    Ok(sound.then_some(manifest))
+}
+
+/// Decodes bytes that are preceded by their length.
+fn part(reader: &mut Reader<'_>) -> std::result::Result<Vec<u8>, Truncated> {
+    let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+    Ok(reader.take(len)?.to_vec())
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use alluvium_storage::{Codec, NodePointer, Structure};
+
+    fn place() -> Place {
+        Place::new(Structure::Superblock, "superblock", 0)
+    }
+
+    fn example() -> Manifest {
+        let entry = |id, kind, root: &[u8]| Entry {
+            id,
+            kind,
+            root: root.to_vec(),
+        };
+        Manifest {
+            dictionaries: vec![entry(0, 1, b"root"), entry(300, 77, b"")],
+            keyspaces: BTreeMap::from([(5, 300), (1000, 0)]),
+            catalog: Some(BTreeMap::from([
+                (b"\0kone".to_vec(), b"record".to_vec()),
+                (b"\0n".to_vec(), Vec::new()),
+            ])),
+            time_ms: 300,
+            behind: BTreeMap::from([(300, behind())]),
+        }
+    }
+
+    fn behind() -> Behind {
+        let mut behind = Behind::new(7);
+        behind.push(9, b"put");
+        behind.push(400, b"");
+        behind
+    }
+
+    const FIRST: &[u8] = b"\x01\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00";
+    const SECOND: &[u8] = b"\x02\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00";
+    const BYTES: &[u8] = b"\x03\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00\xac\x02\x01\xac\x02\x07\x02\x08\x09\x03put\x90\x03\x00";
+
+    fn decode(bytes: &[u8]) -> Result<Payload> {
+        Payload::decode(bytes, &place(), PageSize::MIN)
+    }
+
+    #[test]
+    fn the_bytes_of_version_3_do_not_change_and_those_of_versions_1_and_2_are_read() {
+        assert_eq!(Payload::Here(example()).encode(), BYTES);
+        assert_eq!(decode(BYTES).unwrap(), Payload::Here(example()));
+        let before = Manifest {
+            time_ms: 0,
+            behind: BTreeMap::new(),
+            ..example()
+        };
+        assert_eq!(decode(SECOND).unwrap(), Payload::Here(before));
+        let before = Manifest {
+            catalog: None,
+            time_ms: 0,
+            behind: BTreeMap::new(),
+            ..example()
+        };
+        assert_eq!(decode(FIRST).unwrap(), Payload::Here(before));
+        let node = NodePointer {
+            offset: 8192,
+            birth: 3,
+            checksum: 5,
+            encoded_len: 4096,
+            tier: 1,
+            pages: 1,
+            codec: Codec::None,
+        };
+        let pointer = Payload::Apart(ValuePointer {
+            node,
+            at: 0,
+            len: 4000,
+        });
+        let bytes = pointer.encode();
+        assert_eq!((bytes.len(), &bytes[..2]), (42, &[3, 1][..]));
+        assert_eq!(decode(&bytes).unwrap(), pointer);
+    }
+
+    #[test]
+    fn a_manifest_that_is_cut_or_out_of_order_is_refused() {
+        for len in 0..BYTES.len() {
+            // Version 1 ends where the copy of the catalog begins, and version 2 after it.
+            let is_earlier = len == FIRST.len() || len == SECOND.len();
+            assert_eq!(decode(&BYTES[..len]).is_err(), !is_earlier, "{len} bytes");
+        }
+        for len in 0..FIRST.len() {
+            assert!(decode(&FIRST[..len]).is_err(), "{len} bytes");
+        }
+        assert!(decode(&[BYTES, b"\0"].concat()).is_err());
+        let refused = |change: &dyn Fn(&mut Manifest)| {
+            let mut manifest = example();
+            change(&mut manifest);
+            decode(&Payload::Here(manifest).encode()).is_err()
+        };
+        assert!(!refused(&|_| ()));
+        assert!(refused(&|manifest| manifest.dictionaries.swap(0, 1)));
+        assert!(refused(&|manifest| manifest.dictionaries[1].id = 0));
+        assert!(refused(&|manifest| manifest.dictionaries[1].id = 301));
+        assert!(refused(&|manifest| manifest.dictionaries.clear()));
+        for number in [CATALOG, KeyspaceId::MAX] {
+            assert!(refused(&|manifest| manifest.keyspaces.extend([(number, 300)])));
+        }
+    }
+
+    #[test]
+    fn writes_that_a_dictionary_has_not_taken_are_read_back() {
+        let behind = behind();
+        let all: Vec<_> = behind.each().collect();
+        assert_eq!(all, [Ok((9, &b"put"[..])), Ok((400, &b""[..]))]);
+        let short = Behind { count: 3, ..behind };
+        assert!(short.each().last().unwrap().is_err());
+    }
+
+    #[test]
+    fn a_newer_version_is_named() {
+        let mut bytes = BYTES.to_vec();
+        bytes[0] = 4;
+        assert!(matches!(decode(&bytes), Err(Error::NewerFormat { found: 4, .. })));
+        bytes[0] = 0;
+        assert!(matches!(decode(&bytes), Err(Error::Corrupt { .. })));
+    }
+}

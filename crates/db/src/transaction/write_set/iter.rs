@@ -1,0 +1,311 @@
+//! Iterators over the store, overlaid with the writes of a set.
+
+use super::write::{OwnWrite, Write};
+use super::{Bounds, WriteSet};
+use crate::error::Result;
+use crate::keyspace::Keyspace;
+use crate::locking::ranges::Key;
+use crate::read::iter::Iter;
+use crate::read::value::Value;
+use alluvium_dictionary::batch::LongValues;
+use std::cmp::Ordering;
+use std::collections::btree_map;
+use std::fmt;
+use std::ops::Bound;
+
+/// A key and its value.
+type Pair = (Vec<u8>, Value);
+
+/// An iterator that can omit long values.
+pub(crate) trait BaseWalk: DoubleEndedIterator<Item = Result<Pair>> {
+    /// Returns long values as empty values from now on, and reads none outside leaves.
+    fn leave_out_long_values(&mut self);
+}
+
+impl BaseWalk for Iter {
+    fn leave_out_long_values(&mut self) {
+        Iter::leave_out_long_values(self);
+    }
+}
+
+/// An iterator that can peek at both ends.
+struct Ends<I: DoubleEndedIterator> {
+    iter: I,
+    front: Option<I::Item>,
+    back: Option<I::Item>,
+}
+
+impl<I: DoubleEndedIterator> Ends<I> {
+    fn new(iter: I) -> Ends<I> {
+        Ends {
+            iter,
+            front: None,
+            back: None,
+        }
+    }
+
+    /// Removes the next element of an end. The last remaining element may have been peeked from the
+    /// other end.
+    fn take(&mut self, end: End) -> Option<I::Item> {
+        match end {
+            End::Front => {
+                let next = self.front.take().or_else(|| self.iter.next());
+                next.or_else(|| self.back.take())
+            }
+            End::Back => {
+                let next = self.back.take().or_else(|| self.iter.next_back());
+                next.or_else(|| self.front.take())
+            }
+        }
+    }
+
+    /// Returns the next element of an end without removing it.
+    fn peek(&mut self, end: End) -> Option<&I::Item> {
+        let next = self.take(end);
+        let place = match end {
+            End::Front => &mut self.front,
+            End::Back => &mut self.back,
+        };
+        *place = next;
+        place.as_ref()
+    }
+}
+
+/// An end of an iterator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Front,
+    Back,
+}
+
+/// Writes that overlay a lower level, in key order.
+pub(crate) trait Upper {
+    /// Returns long values as empty values from now on.
+    fn leave_out_long_values(&mut self);
+
+    /// Returns the next key of an end without removing it.
+    fn peek(&mut self, end: End) -> Result<Option<&[u8]>>;
+
+    /// Removes the next key of an end and returns it with its value applied to `below`, if it has
+    /// one.
+    fn take(&mut self, end: End, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>>;
+
+    /// Returns whether a deleted range hides a key of the lower level.
+    fn hides(&self, key: &[u8]) -> bool;
+}
+
+/// The writes of a set within bounds.
+pub(crate) struct Own<'w> {
+    set: &'w WriteSet,
+    /// `None` if the bounds exclude all keys.
+    writes: Option<Ends<btree_map::Range<'w, Key, Write>>>,
+    long_values: LongValues,
+}
+
+impl<'w> Own<'w> {
+    pub(crate) fn new(set: &'w WriteSet, bounds: Bounds<'_>) -> Own<'w> {
+        let range = |set: &'w WriteSet| Ends::new(set.writes.by_key().range::<[u8], _>(bounds));
+        Own {
+            set,
+            writes: has_keys(bounds).then(|| range(set)),
+            long_values: LongValues::Read,
+        }
+    }
+}
+
+impl Upper for Own<'_> {
+    fn leave_out_long_values(&mut self) {
+        self.long_values = LongValues::LeftOut;
+    }
+
+    fn peek(&mut self, end: End) -> Result<Option<&[u8]>> {
+        let next = self.writes.as_mut().and_then(|writes| writes.peek(end));
+        Ok(next.map(|(key, _)| &key[..]))
+    }
+
+    fn take(&mut self, end: End, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>> {
+        let Some((key, write)) = self.writes.as_mut().and_then(|writes| writes.take(end)) else {
+            return Ok(None);
+        };
+        // An omitted long value is not copied.
+        if let OwnWrite::Put(value) = write.own(self.set.now_ms)
+            && self.long_values.shown(value).len() < value.len()
+        {
+            return Ok(Some((key.to_vec(), Some(Value::default()))));
+        }
+        Ok(Some((key.to_vec(), self.set.read_over(key, write, below)?)))
+    }
+
+    fn hides(&self, key: &[u8]) -> bool {
+        self.set.hides(key)
+    }
+}
+
+/// A double-ended iterator over keys and values: the store, overlaid with the writes of a
+/// [`WriteSet`].
+pub struct WriteSetIter<'w> {
+    overlay: Overlay<Iter, Own<'w>>,
+    set: &'w WriteSet,
+}
+
+impl<'w> WriteSetIter<'w> {
+    pub(super) fn new(set: &'w WriteSet, bounds: Bounds<'_>, base: Iter) -> WriteSetIter<'w> {
+        let overlay = Overlay::new(Some(Own::new(set, bounds)), base);
+        WriteSetIter { overlay, set }
+    }
+}
+
+impl fmt::Debug for WriteSetIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteSetIter").finish_non_exhaustive()
+    }
+}
+
+/// An iterator over `base`, overlaid with writes if there are any.
+pub(crate) struct Overlay<B: DoubleEndedIterator, U> {
+    base: Ends<B>,
+    upper: Option<U>,
+    long_values: LongValues,
+}
+
+impl<B: BaseWalk, U: Upper> Overlay<B, U> {
+    pub(crate) fn new(upper: Option<U>, base: B) -> Overlay<B, U> {
+        Overlay {
+            base: Ends::new(base),
+            upper,
+            long_values: LongValues::Read,
+        }
+    }
+
+    /// Returns long values as empty values from now on, and reads none outside leaves unless a
+    /// merge operand of `keyspace` may depend on it.
+    pub(crate) fn leave_out_long_values_of(&mut self, keyspace: &Keyspace) {
+        self.long_values = LongValues::LeftOut;
+        if keyspace.without_operands(LongValues::LeftOut) == LongValues::LeftOut {
+            self.leave_out_long_values();
+        }
+    }
+
+    /// Returns the next key of the base that no deleted range hides (A5).
+    fn peek_base(&mut self, end: End) -> Result<Option<&[u8]>> {
+        while let Some(Ok((key, _))) = self.base.peek(end)
+            && self.upper.as_ref().is_some_and(|upper| upper.hides(key))
+        {
+            self.base.take(end);
+        }
+        // An error is returned once; the iterator then continues after it.
+        if matches!(self.base.peek(end), Some(Err(_)))
+            && let Some(Err(error)) = self.base.take(end)
+        {
+            return Err(error);
+        }
+        let next = self.base.peek(end);
+        Ok(next.and_then(|next| next.as_ref().ok()).map(|(key, _)| &key[..]))
+    }
+
+    /// Compares the next keys of both levels: `Less` if the key of the base is lower.
+    fn compare(&mut self, end: End) -> Result<Option<Ordering>> {
+        self.peek_base(end)?;
+        let base = self.base.peek(end);
+        let base = base.and_then(|next| next.as_ref().ok()).map(|(key, _)| &key[..]);
+        let own = match &mut self.upper {
+            Some(upper) => upper.peek(end)?,
+            None => None,
+        };
+        Ok(match (base, own) {
+            (None, None) => None,
+            (Some(_), None) => Some(Ordering::Less),
+            (None, Some(_)) => Some(Ordering::Greater),
+            (Some(base), Some(own)) => Some(match end {
+                End::Front => base.cmp(own),
+                End::Back => own.cmp(base),
+            }),
+        })
+    }
+
+    fn step(&mut self, end: End) -> Result<Option<Pair>> {
+        let next = self.step_over(end)?;
+        let long_values = self.long_values;
+        Ok(next.map(|(key, value)| (key, value.shown(long_values))))
+    }
+
+    fn step_over(&mut self, end: End) -> Result<Option<Pair>> {
+        loop {
+            let Some(order) = self.compare(end)? else {
+                return Ok(None);
+            };
+            if order.is_lt() {
+                return self.base.take(end).transpose();
+            }
+            // The value of the base is hidden (A5) or merged into.
+            let below = match order {
+                Ordering::Equal => self.base.take(end).transpose()?,
+                _ => None,
+            };
+            let below = below.map(|(_, value)| value);
+            if let Some(upper) = &mut self.upper
+                && let Some((key, Some(value))) = upper.take(end, below)?
+            {
+                return Ok(Some((key, value)));
+            }
+        }
+    }
+}
+
+impl<B: BaseWalk, U: Upper> BaseWalk for Overlay<B, U> {
+    fn leave_out_long_values(&mut self) {
+        self.long_values = LongValues::LeftOut;
+        self.base.iter.leave_out_long_values();
+        if let Some(upper) = &mut self.upper {
+            upper.leave_out_long_values();
+        }
+    }
+}
+
+/// Returns whether the bounds admit keys. A map panics on bounds in the wrong order.
+fn has_keys(bounds: Bounds<'_>) -> bool {
+    match bounds {
+        (Bound::Included(start), Bound::Included(end)) => start <= end,
+        (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end))
+        | (Bound::Excluded(start), Bound::Included(end)) => start < end,
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
+    }
+}
+
+impl<B: BaseWalk, U: Upper> Iterator for Overlay<B, U> {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(End::Front).transpose()
+    }
+}
+
+impl<B: BaseWalk, U: Upper> DoubleEndedIterator for Overlay<B, U> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(End::Back).transpose()
+    }
+}
+
+impl<'w> WriteSetIter<'w> {
+    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves
+    /// unless merge operands may depend on them: see [`Iter::without_long_values`].
+    #[must_use]
+    pub fn without_long_values(mut self) -> WriteSetIter<'w> {
+        self.overlay.leave_out_long_values_of(self.set.keyspace());
+        self
+    }
+}
+
+impl Iterator for WriteSetIter<'_> {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.overlay.next()
+    }
+}
+
+impl DoubleEndedIterator for WriteSetIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.overlay.next_back()
+    }
+}

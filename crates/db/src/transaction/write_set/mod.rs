@@ -1,0 +1,464 @@
+//! Uncommitted writes to one keyspace, overlaid on the store.
+//!
+//! *Knows*: the order of the writes, which of them hide data of the store, and the memory that they
+//! use.
+//!
+//! *Does not know*: locks, conflicts, and commits; a [`WriteBatch`] commits the writes.
+//!
+//! *Read in this order*: [`WriteSet`], `write.rs` (one write), `writes.rs` (all writes),
+//! `journal.rs` (undo), `iter.rs` (iterators), `pour.rs` (spilling to runs).
+//!
+//! Invariants:
+//!
+//! - **A5** A write of the set hides the store's value of its key. A range delete hides the store's
+//!   values of its keys, but no later write of the set.
+//! - **A6** Rolling back to a mark restores the state of the set when the mark was set.
+
+mod iter;
+mod journal;
+mod pour;
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests;
+mod write;
+mod writes;
+
+pub use iter::WriteSetIter;
+pub(crate) use iter::{BaseWalk, End, Overlay, Own, Upper};
+pub use write::OwnWrite;
+
+use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
+use crate::keyspace::snapshot::Snapshot;
+use crate::locking::fault::{Fault, is_planted};
+use crate::locking::ranges::{Key, Ranges};
+use crate::read::value::Value;
+use crate::write::batch::{WriteBatch, expiry_ms};
+use alluvium_dictionary::merge::{BadOperand, Operator};
+use journal::{Journal, Undo};
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use write::Write;
+use writes::Writes;
+
+/// Lower and upper bound of a range of user keys.
+pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Uncommitted writes to one keyspace. Reads through the set see its writes overlaid on the store;
+/// other readers see none of them.
+///
+/// Transactions are built from write sets. A set by itself isolates nothing: a caller whose writes
+/// depend on its reads holds locks of a [`LockTable`](crate::LockTable) for the duration, or reads
+/// from a [`Snapshot`].
+///
+/// Reads through the set see values of the set until it is committed, even if they expire earlier.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// use alluvium::{WriteBatch, WriteSet};
+/// let accounts = db.keyspace("accounts")?;
+/// accounts.put("alice", "100")?;
+/// accounts.put("carol", "5")?;
+///
+/// let mut writes = WriteSet::new(&accounts);
+/// writes.put("alice", "90");
+/// writes.put("bob", "10");
+/// writes.delete("carol");
+/// // The set sees its own writes, others do not.
+/// assert_eq!(writes.get("alice")?.unwrap(), b"90");
+/// assert_eq!(accounts.get("alice")?.unwrap(), b"100");
+/// let names: Result<Vec<_>, _> = writes.iter().map(|pair| pair.map(|(name, _)| name)).collect();
+/// assert_eq!(names?, [b"alice".to_vec(), b"bob".to_vec()]);
+///
+/// // All of it takes effect together.
+/// let mut batch = WriteBatch::new();
+/// writes.add_to(&mut batch)?;
+/// db.write(&batch)?;
+/// assert_eq!(accounts.get("bob")?.unwrap(), b"10");
+/// assert!(accounts.get("carol")?.is_none());
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct WriteSet {
+    keyspace: Keyspace,
+    writes: Writes,
+    /// Deleted ranges, which apply before `writes` (A5).
+    deleted: Ranges,
+    /// Memory used by `writes` and `deleted`, in bytes.
+    memory: usize,
+    /// Undo information, recorded while there is a mark.
+    journal: Journal,
+    /// Time of the set's readers in milliseconds since 1970: puts of the set that expire at or
+    /// before it are hidden from them.
+    now_ms: u64,
+}
+
+impl fmt::Debug for WriteSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteSet")
+            .field("keyspace", &self.keyspace)
+            .field("writes", &self.writes.by_key().len())
+            .field("deleted", &self.deleted.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl WriteSet {
+    /// Returns an empty set for a keyspace.
+    #[must_use]
+    pub fn new(keyspace: &Keyspace) -> WriteSet {
+        WriteSet {
+            keyspace: keyspace.clone(),
+            writes: Writes::new(keyspace.definition().prefix.len()),
+            deleted: Ranges::default(),
+            memory: 0,
+            journal: Journal::default(),
+            now_ms: 0,
+        }
+    }
+
+    /// Sets the time of the set's readers, in milliseconds since 1970, which determines the expiry
+    /// of its puts.
+    pub(crate) fn at_time(mut self, now_ms: u64) -> WriteSet {
+        self.now_ms = now_ms;
+        self
+    }
+
+    /// Returns the keyspace that the set writes to.
+    #[must_use]
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
+    }
+
+    /// Returns whether the set has no writes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.deleted.len() == 0
+    }
+
+    /// Returns the number of written keys and deleted ranges.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.writes.by_key().len() + self.deleted.len()
+    }
+
+    /// Returns the approximate memory used by the writes, in bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.memory + self.journal.memory()
+    }
+
+    /// Removes all writes.
+    pub fn clear(&mut self) {
+        self.writes = Writes::new(self.keyspace.definition().prefix.len());
+        self.deleted = Ranges::default();
+        self.memory = 0;
+        self.journal = Journal::default();
+    }
+
+    /// Sets the value of a key. [`WriteSet::add_to`] checks the lengths.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) {
+        let value = value.into();
+        self.insert(key.as_ref(), Write::Put { value, expires_ms: 0 });
+    }
+
+    /// Sets the value of a key until `expires`: see [`Keyspace::put_until`].
+    pub fn put_until(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>, expires: SystemTime) {
+        let (value, expires_ms) = (value.into(), expiry_ms(expires));
+        self.insert(key.as_ref(), Write::Put { value, expires_ms });
+    }
+
+    /// Deletes a key.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) {
+        self.insert(key.as_ref(), Write::Delete);
+    }
+
+    /// Deletes all keys from `start` (inclusive) to `end` (exclusive); without an end, all keys
+    /// from `start`. Later writes are not affected.
+    pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: Option<&[u8]>) {
+        let start = start.as_ref();
+        if end.is_some_and(|end| start >= end) {
+            return;
+        }
+        let within = (
+            Bound::Included(start),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        let writes = self.writes.by_key_mut(&mut self.memory);
+        let hidden: Vec<Key> = writes
+            .range::<[u8], _>(within)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in hidden {
+            if let Some(write) = writes.remove(&key) {
+                self.memory -= write.taken(&key);
+                if self.journal.is_on() {
+                    self.journal.note(Undo::Write(key, Some(write)));
+                }
+            }
+        }
+        self.memory -= self.deleted.memory();
+        let joined = self.deleted.insert(start, end);
+        self.memory += self.deleted.memory();
+        if self.journal.is_on() {
+            self.journal.note(Undo::Range(joined));
+        }
+    }
+
+    /// Merges an operand into the value of a key: see [`Keyspace::merge`].
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::{KeyspaceOptions, WriteBatch, WriteSet};
+    /// let log = db.keyspace_with("log", &KeyspaceOptions::new().merge_operator("append"))?;
+    /// log.put("today", "rain")?;
+    /// let mut writes = WriteSet::new(&log);
+    /// writes.merge("today", ", sun")?;
+    /// assert_eq!(writes.get("today")?.unwrap(), b"rain, sun");
+    /// let mut batch = WriteBatch::new();
+    /// writes.add_to(&mut batch)?;
+    /// db.write(&batch)?;
+    /// assert_eq!(log.get("today")?.unwrap(), b"rain, sun");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoOperator`], [`Error::BadOperand`]. The set is unchanged.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.keyspace.check_operand(operand)?;
+        let rules = &self.keyspace.definition().rules;
+        let operator = rules.operator.as_deref().expect("it was asked about the operand");
+        let write = match self.writes.by_key().get(key) {
+            Some(before) => before.merged(operand, operator),
+            None if self.hides(key) => Write::Delete.merged(operand, operator),
+            None => Write::Merge {
+                operand: operand.to_vec(),
+            },
+        };
+        self.insert(key, write);
+        Ok(())
+    }
+
+    /// Puts a value, or deletes the key if there is none. While the set is only written to, the
+    /// write is appended to a list and no map is built.
+    pub(crate) fn write(&mut self, key: &[u8], value: Option<&[u8]>, expires_ms: u64) {
+        let prefix = &self.keyspace.definition().prefix;
+        if !self.journal.is_on()
+            && let Some(taken) = self.writes.list(prefix, key, value, expires_ms)
+        {
+            self.memory += taken;
+            return;
+        }
+        self.insert(key, Write::of(value, expires_ms));
+    }
+
+    /// Discards overwritten writes.
+    pub(crate) fn forget_overwritten(&mut self) {
+        self.writes.by_key_mut(&mut self.memory);
+    }
+
+    fn insert(&mut self, key: &[u8], write: Write) {
+        let writes = self.writes.by_key_mut(&mut self.memory);
+        self.memory += write.taken(key);
+        let before = writes.insert(Key::from_slice(key), write);
+        self.memory -= before.as_ref().map_or(0, |before| before.taken(key));
+        if self.journal.is_on() {
+            self.journal.note(Undo::Write(Key::from_slice(key), before));
+        }
+    }
+
+    /// Returns the effect of the set's own writes on a key, or `None` if they do not affect it.
+    #[must_use]
+    pub fn own(&self, key: impl AsRef<[u8]>) -> Option<OwnWrite<'_>> {
+        let key = key.as_ref();
+        match self.writes.by_key().get(key) {
+            Some(write) => Some(write.own(self.now_ms)),
+            None => self.hides(key).then_some(OwnWrite::Deleted),
+        }
+    }
+
+    /// Returns whether the value of a key depends on the store.
+    pub(crate) fn asks_store(&self, key: &[u8]) -> bool {
+        match self.writes.by_key().get(key) {
+            Some(write) => write.asks_store(),
+            None => !self.hides(key),
+        }
+    }
+
+    /// Returns whether a deleted range hides the store's value of a key.
+    #[must_use]
+    pub fn hides(&self, key: impl AsRef<[u8]>) -> bool {
+        self.deleted.contains(key.as_ref())
+    }
+
+    /// Returns the value of a key from the set, or the current value from the store.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        self.own_or(key, || self.keyspace.get(key))
+    }
+
+    /// Returns the value of a key from the set, or from a snapshot.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_in(&self, snapshot: &Snapshot, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        self.own_or(key, || snapshot.get(&self.keyspace, key))
+    }
+
+    /// Returns the value of a key: the set's writes applied to the result of `read`, which is
+    /// called only if the value depends on it.
+    pub(crate) fn own_or(
+        &self,
+        key: &[u8],
+        read: impl FnOnce() -> Result<Option<Value>>,
+    ) -> Result<Option<Value>> {
+        match self.writes.by_key().get(key) {
+            Some(write) if is_planted(Fault::MergesHideTheStore) => self.read_over(key, write, None),
+            Some(write) => self.read_over(key, write, write::base_of(write, read)?),
+            None if self.hides(key) && !is_planted(Fault::DeletedRangesAreRead) => Ok(None),
+            None => read(),
+        }
+    }
+
+    /// Returns the result of a write on a key whose value in the store is `base`.
+    fn read_over(&self, key: &[u8], write: &Write, base: Option<Value>) -> Result<Option<Value>> {
+        let read = write.over(base, self.now_ms, self.keyspace.operator());
+        read.map_err(|bad| bad_base(&self.keyspace, key, bad))
+    }
+
+    /// Returns an iterator over all keys and values, in key order: the store at the current commit,
+    /// overlaid with the writes of the set.
+    #[must_use]
+    pub fn iter(&self) -> WriteSetIter<'_> {
+        self.range::<&[u8]>(..)
+    }
+
+    /// Returns an iterator over the keys within bounds and their values: see [`WriteSet::iter`].
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::WriteSet;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// rivers.put("Rhine", "1233 km")?;
+    /// let mut writes = WriteSet::new(&rivers);
+    /// writes.delete_range("A", Some(b"F"));
+    /// writes.put("Oder", "840 km");
+    /// let last = writes.range(.."R").next_back().unwrap()?;
+    /// assert_eq!(last.0, b"Oder");
+    /// assert!(writes.range(.."F").next().is_none());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> WriteSetIter<'_> {
+        let bounds = slices(&range);
+        WriteSetIter::new(self, bounds, self.keyspace.range::<&[u8]>(bounds))
+    }
+
+    /// Returns an iterator over the keys within bounds and their values: a snapshot, overlaid with
+    /// the writes of the set.
+    ///
+    /// # Panics
+    /// If the snapshot belongs to another store.
+    #[must_use]
+    pub fn range_in<K: AsRef<[u8]>>(
+        &self,
+        snapshot: &Snapshot,
+        range: impl RangeBounds<K>,
+    ) -> WriteSetIter<'_> {
+        let bounds = slices(&range);
+        let base = snapshot.range::<&[u8]>(&self.keyspace, bounds);
+        WriteSetIter::new(self, bounds, base)
+    }
+
+    /// Adds all writes to a batch, which commits them atomically with its other writes.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`]. After an error the batch may contain some of the writes and must not
+    /// be written.
+    pub fn add_to(&self, batch: &mut WriteBatch) -> Result<()> {
+        for (start, end) in self.deleted.iter() {
+            batch.delete_range(&self.keyspace, start, end)?;
+        }
+        if let Some(listed) = self.writes.listed() {
+            return batch.append(&self.keyspace, listed);
+        }
+        for (key, write) in self.writes.by_key() {
+            match write {
+                Write::Put { value, expires_ms } => self.add_put(batch, key, value, *expires_ms)?,
+                Write::Delete => {
+                    batch.delete(&self.keyspace, key)?;
+                }
+                Write::Merge { operand } => {
+                    batch.merge(&self.keyspace, key, operand)?;
+                }
+                Write::MergeUpon {
+                    operand,
+                    value,
+                    expires_ms,
+                } => {
+                    self.add_put(batch, key, value, *expires_ms)?;
+                    batch.merge(&self.keyspace, key, operand)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_put(&self, batch: &mut WriteBatch, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
+        let until = (expires_ms != 0).then(|| Duration::from_millis(expires_ms));
+        match until.and_then(|until| UNIX_EPOCH.checked_add(until)) {
+            Some(until) => batch.put_until(&self.keyspace, key, value, until)?,
+            // A time beyond the range of `SystemTime` means no expiry.
+            None => batch.put(&self.keyspace, key, value)?,
+        };
+        Ok(())
+    }
+
+    /// Visits the written keys; a key may be visited more than once.
+    pub(crate) fn visit_keys(&self, visit: impl FnMut(&[u8])) {
+        self.writes.visit_keys(visit);
+    }
+
+    /// Returns the start and end of each deleted range, in order.
+    pub(crate) fn deleted_ranges(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.deleted.iter()
+    }
+}
+
+/// Converts bounds to slices of their keys.
+pub(crate) fn slices<'r, K: AsRef<[u8]> + 'r>(range: &'r impl RangeBounds<K>) -> Bounds<'r> {
+    let slice = |bound: Bound<&'r K>| bound.map(AsRef::as_ref);
+    (slice(range.start_bound()), slice(range.end_bound()))
+}
+
+/// Returns the result of merging an operand into a key whose value in the store is `base`.
+pub(crate) fn merged_over(
+    keyspace: &Keyspace,
+    key: &[u8],
+    operand: Vec<u8>,
+    base: Option<Value>,
+) -> Result<Option<Value>> {
+    // A merge alone does not depend on the time.
+    let read = Write::Merge { operand }.over(base, 0, keyspace.operator());
+    read.map_err(|bad| bad_base(keyspace, key, bad))
+}
+
+/// Returns the error for a value that the operator cannot merge operands into.
+#[cold]
+pub(crate) fn bad_base(keyspace: &Keyspace, key: &[u8], bad: BadOperand) -> Error {
+    Error::BadBase {
+        keyspace: keyspace.name(),
+        key: key.to_vec(),
+        operator: keyspace.operator().map_or("", Operator::name).to_owned(),
+        why: bad.why,
+    }
+}

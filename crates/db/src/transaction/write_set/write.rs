@@ -1,0 +1,180 @@
+//! One write of a set, and its effect on the store's value.
+
+use crate::error::Result;
+use crate::locking::ranges::Key;
+use crate::read::value::Value;
+use alluvium_dictionary::merge::{BadOperand, Operator};
+
+/// The net effect of the set's writes on a key.
+#[derive(Clone, Debug)]
+pub(super) enum Write {
+    Put {
+        value: Vec<u8>,
+        expires_ms: u64,
+    },
+    Delete,
+    /// Operands, combined into one, to be merged into the store's value.
+    Merge {
+        operand: Vec<u8>,
+    },
+    /// Operands, combined into one, on top of a put of the set that expires or that the operator
+    /// cannot merge into.
+    MergeUpon {
+        operand: Vec<u8>,
+        value: Vec<u8>,
+        expires_ms: u64,
+    },
+}
+
+/// Effect of a write set's own writes on a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnWrite<'w> {
+    /// The key has this value.
+    Put(&'w [u8]),
+    /// The key has no value.
+    Deleted,
+    /// The operand is merged into the store's value; [`WriteSet::get`] returns the result.
+    ///
+    /// [`WriteSet::get`]: crate::WriteSet::get
+    Merged(&'w [u8]),
+}
+
+impl<'w> OwnWrite<'w> {
+    /// Returns the value, or `None` if the key has none. For a merge, returns the operand alone.
+    #[must_use]
+    pub fn value(self) -> Option<&'w [u8]> {
+        match self {
+            OwnWrite::Put(value) | OwnWrite::Merged(value) => Some(value),
+            OwnWrite::Deleted => None,
+        }
+    }
+}
+
+fn is_over(expires_ms: u64, now_ms: u64) -> bool {
+    expires_ms != 0 && expires_ms <= now_ms
+}
+
+/// Merges an operand into the value below it, if there is one.
+fn folded(
+    base: Option<Vec<u8>>,
+    operand: &[u8],
+    operator: &dyn Operator,
+) -> std::result::Result<Vec<u8>, BadOperand> {
+    let Some(mut value) = base else {
+        return Ok(operand.to_vec());
+    };
+    operator.check_base(&value)?;
+    operator.fold(&mut value, operand);
+    Ok(value)
+}
+
+impl Write {
+    /// Approximate overhead of a write beyond its bytes: its entry in the map.
+    pub(super) const PER_WRITE: usize = size_of::<Key>() + size_of::<Write>();
+
+    /// Returns a put, or a delete if there is no value.
+    pub(super) fn of(value: Option<&[u8]>, expires_ms: u64) -> Write {
+        value.map_or(Write::Delete, |value| Write::Put {
+            value: value.to_vec(),
+            expires_ms,
+        })
+    }
+
+    /// Returns the memory used by the write and its key, in bytes.
+    pub(super) fn taken(&self, key: &[u8]) -> usize {
+        let bytes = match self {
+            Write::Put { value, .. } => value.len(),
+            Write::Delete => 0,
+            Write::Merge { operand } => operand.len(),
+            Write::MergeUpon { operand, value, .. } => operand.len() + value.len(),
+        };
+        Write::PER_WRITE + key.len() + bytes
+    }
+
+    /// Returns the write with an operand merged into it.
+    pub(super) fn merged(&self, newer: &[u8], operator: &dyn Operator) -> Write {
+        match self {
+            Write::Delete => Write::Put {
+                value: newer.to_vec(),
+                expires_ms: 0,
+            },
+            Write::Put { value, expires_ms } => match folded(Some(value.clone()), newer, operator) {
+                Ok(value) if *expires_ms == 0 => Write::Put { value, expires_ms: 0 },
+                _ => Write::MergeUpon {
+                    operand: newer.to_vec(),
+                    value: value.clone(),
+                    expires_ms: *expires_ms,
+                },
+            },
+            Write::Merge { operand } => {
+                let mut operand = operand.clone();
+                operator.fold(&mut operand, newer);
+                Write::Merge { operand }
+            }
+            Write::MergeUpon {
+                operand,
+                value,
+                expires_ms,
+            } => {
+                let mut operand = operand.clone();
+                operator.fold(&mut operand, newer);
+                Write::MergeUpon {
+                    operand,
+                    value: value.clone(),
+                    expires_ms: *expires_ms,
+                }
+            }
+        }
+    }
+
+    /// Returns the effect of the write without the store's value.
+    pub(super) fn own(&self, now_ms: u64) -> OwnWrite<'_> {
+        match self {
+            Write::Put { expires_ms, .. } if is_over(*expires_ms, now_ms) => OwnWrite::Deleted,
+            Write::Put { value, .. } => OwnWrite::Put(value),
+            Write::Delete => OwnWrite::Deleted,
+            Write::Merge { operand } | Write::MergeUpon { operand, .. } => OwnWrite::Merged(operand),
+        }
+    }
+
+    /// Returns whether the value depends on the store.
+    pub(super) fn asks_store(&self) -> bool {
+        matches!(self, Write::Merge { .. })
+    }
+
+    /// Returns the value that a reader sees if the store has `base`; fails if the operator cannot
+    /// merge into it.
+    pub(super) fn over(
+        &self,
+        base: Option<Value>,
+        now_ms: u64,
+        operator: Option<&dyn Operator>,
+    ) -> std::result::Result<Option<Value>, BadOperand> {
+        let value = match (self, operator) {
+            (Write::Merge { operand }, Some(operator)) => {
+                Some(folded(base.map(Value::into_vec), operand, operator)?)
+            }
+            (
+                Write::MergeUpon {
+                    operand,
+                    value,
+                    expires_ms,
+                },
+                Some(operator),
+            ) => {
+                let base = (!is_over(*expires_ms, now_ms)).then(|| value.clone());
+                Some(folded(base, operand, operator)?)
+            }
+            _ => self.own(now_ms).value().map(<[u8]>::to_vec),
+        };
+        Ok(value.map(|value| Value::new(value.into())))
+    }
+}
+
+/// Returns the store's value of a key, if the write depends on it.
+pub(super) fn base_of(write: &Write, read: impl FnOnce() -> Result<Option<Value>>) -> Result<Option<Value>> {
+    match write.asks_store() {
+        true => read(),
+        false => Ok(None),
+    }
+}

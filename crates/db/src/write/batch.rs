@@ -1,0 +1,164 @@
+//! Atomic batches of writes.
+
+use crate::engine::Commit;
+use crate::error::{Error, Result};
+use crate::options::Durability;
+use crate::schema::catalog::{Definition, Members, Owners};
+use crate::schema::format;
+use alluvium_base::Kind;
+use std::time::SystemTime;
+
+/// Maximum key length in bytes.
+pub const MAX_KEY: usize = alluvium_dictionary::record::MAX_KEY - format::MAX_PREFIX;
+
+/// Maximum value length in bytes: a log record holds the value with its key.
+pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_KEY - 64;
+
+/// An atomic sequence of writes to any keyspaces of one store. They are applied in order.
+///
+/// The size of a batch, counted as its bytes plus 64 for each write, is limited to half of the
+/// store's memory plus 16 MiB, and to 256 MiB. Writing a larger batch fails with
+/// [`Error::TooLong`].
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// use alluvium::WriteBatch;
+/// let accounts = db.keyspace("accounts")?;
+/// let journal = db.keyspace("journal")?;
+/// let mut batch = WriteBatch::new();
+/// batch.put(&accounts, "alice", "90")?;
+/// batch.put(&accounts, "bob", "110")?;
+/// batch.put(&journal, "2026-11-22", "alice gave bob 10")?;
+/// db.write(&batch)?;
+/// assert_eq!(accounts.get("bob")?.as_deref(), Some(&b"110"[..]));
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct WriteBatch {
+    pub(crate) commit: Commit<'static>,
+    pub(crate) durability: Option<Durability>,
+    /// Number of the store that the batch belongs to; `None` before the first write.
+    pub(crate) store: Option<usize>,
+    /// Keyspaces that the batch writes to.
+    pub(crate) members: Members,
+}
+
+impl WriteBatch {
+    /// Returns an empty batch.
+    #[must_use]
+    pub fn new() -> WriteBatch {
+        WriteBatch::default()
+    }
+
+    /// Sets the durability of the batch. Default: that of the store.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> WriteBatch {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// Returns the number of writes in the batch.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.commit.count as usize
+    }
+
+    /// Returns whether the batch has no writes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes all writes and keeps the allocated memory.
+    pub fn clear(&mut self) {
+        self.commit.record.clear();
+        self.commit = Commit {
+            record: std::mem::take(&mut self.commit.record),
+            ..Commit::default()
+        };
+        self.store = None;
+        self.members = Members::default();
+    }
+
+    /// Returns the keyspaces that the batch writes to.
+    pub(crate) fn owners(&self) -> Owners<'_> {
+        Owners::Batch(&self.members)
+    }
+}
+
+/// Minimum size in bytes of an operand that a commit of one write borrows instead of copying.
+const LENT: usize = 64 << 10;
+
+impl<'a> Commit<'a> {
+    /// Adds the only write of the commit. A long operand is borrowed.
+    pub(crate) fn add_only(
+        &mut self,
+        prefix: &[u8],
+        key: &[u8],
+        kind: Kind,
+        expires_ms: u64,
+        operand: &'a [u8],
+    ) {
+        if operand.len() < LENT {
+            return self.add(prefix, key, kind, expires_ms, operand);
+        }
+        format::encode_head(&mut self.record, prefix, key, kind, expires_ms, operand.len());
+        self.tail = operand;
+        self.note(kind);
+    }
+
+    /// Adds a write of one key.
+    pub(crate) fn add(&mut self, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
+        format::encode_one(&mut self.record, prefix, key, kind, expires_ms, operand);
+        self.note(kind);
+    }
+
+    /// Appends the writes of another commit.
+    pub(crate) fn append(&mut self, other: &Commit<'_>) {
+        assert!(other.tail.is_empty(), "what is added stands in one piece");
+        self.record.extend_from_slice(&other.record);
+        self.count += other.count;
+        for (own, more) in self.kinds.iter_mut().zip(other.kinds) {
+            *own += more;
+        }
+        self.grows |= other.grows;
+    }
+
+    fn note(&mut self, kind: Kind) {
+        self.count += 1;
+        self.kinds[kind as usize] += 1;
+        self.grows |= kind != Kind::Delete;
+    }
+}
+
+/// Converts a point in time to milliseconds since 1970; never zero, which means no expiry.
+pub(crate) fn expiry_ms(expires: SystemTime) -> u64 {
+    let since = expires.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+pub(crate) fn checked_key(key: &[u8]) -> Result<&[u8]> {
+    checked("key", key, MAX_KEY)
+}
+
+/// Checks a key that is written to a keyspace, which may have a lower limit than [`MAX_KEY`].
+pub(crate) fn checked_key_of<'k>(definition: &Definition, key: &'k [u8]) -> Result<&'k [u8]> {
+    let checked_key = checked_key(key)?;
+    checked("a key in pages", checked_key, definition.longest_key)
+}
+
+pub(crate) fn checked_value(value: &[u8]) -> Result<&[u8]> {
+    checked("value", value, MAX_VALUE)
+}
+
+fn checked<'a>(what: &'static str, bytes: &'a [u8], most: usize) -> Result<&'a [u8]> {
+    if bytes.len() > most {
+        return Err(Error::TooLong {
+            what,
+            bytes: bytes.len(),
+            most,
+        });
+    }
+    Ok(bytes)
+}
