@@ -41,19 +41,16 @@
 //! *Knows*: keyspaces, commits and their order, the sequence numbers that readers pin, background
 //! threads, the memory budget.
 //!
-//! *Does not know*: the contents of pages and log segments; networks; file systems. (`options.rs`
+//! *Does not know*: the contents of pages and log segments; networks; file systems. (`options/`
 //! chooses their sizes, and [`simulation`] names them for tests.)
 //!
-//! *Read in this order*, from the public interface down: `open.rs`, `restore.rs` and `repair.rs`;
-//! [`Transaction`] (`transaction/`); [`Db`] (`db.rs`); [`WriteSet`] (`write_set/`), [`Reads`]
-//! (`reads.rs`) and `snapshot.rs`; [`Keyspace`] (`keyspace/`); `futures/`, `iter.rs`, `changes.rs`;
-//! `pin.rs` and `shared.rs` (state shared by all handles); `committer.rs`, `reactor.rs`,
-//! `worker.rs` and `caps.rs` (threads); [`WriteBatch`] (`batch.rs`); `engine/`, the engine proper,
-//! which starts no threads; `lock_manager/`, `locks/`, `footprint.rs`, `ranges.rs`,
-//! `transaction_options.rs`; [`Options`] (`options.rs`, `scale.rs`, `machine.rs`, [`devices`]);
-//! `catalog.rs`, `manifest/`, `format.rs`, `fault.rs` (faults that tests inject), `structure.rs`,
-//! `keyspace_options.rs`, `levels_options.rs`, `paged_options.rs`. No two modules import each
-//! other.
+//! *Read in this order*, from the public interface down: `admin/` (opening, backups, repair,
+//! statistics); `transaction/` ([`Transaction`], [`WriteSet`]); `db.rs` ([`Db`]); `keyspace/`
+//! ([`Keyspace`], [`Snapshot`], [`Reads`]); `read/` ([`Iter`], futures); `shared.rs` (state shared by
+//! all handles); `background/` (threads); `write/` ([`WriteBatch`], asynchronous commits);
+//! `engine/`, the engine proper, which starts no threads; `advise/` (observations); `locking/`
+//! (locks and access sets); `schema/` (catalog, formats, manifest); `options/` ([`Options`]);
+//! `error.rs`. No two of them import each other.
 //!
 //! Invariants (those of the engine are in its module header):
 //!

@@ -2,7 +2,7 @@
 //! device reads.
 
 use super::Engine;
-use super::records::share::{self, Trend, View};
+use super::record_cache::share::{self, Trend, View};
 use crate::error::Result;
 use alluvium_base::Purpose;
 

@@ -3,13 +3,13 @@
 //! ```text
 //!   prepared    each dictionary has written most of what it needs     while everything goes on
 //!   standing    each has written the rest and said its root; none changes
-//!   listed      the manifest has the roots                            dictionaries/cut.rs
+//!   listed      the manifest has the roots                            structures/cut.rs
 //!   cut         the extents are those that the roots lead to          they go on
 //!   durable     the superblock names the manifest                     storage::store
 //! ```
 
-use super::work::{Turn, Worked};
-use super::{Engine, dictionaries::Begun};
+use super::steps::{Turn, Worked};
+use super::{Engine, structures::Begun};
 use crate::error::Result;
 use std::sync::atomic::Ordering;
 

@@ -15,11 +15,11 @@
 //! the log.
 
 use super::Engine;
-use super::dictionaries::Kept;
 use super::guard::Committing;
 use super::memory::Turn;
 use super::queue::{Place, RECORD_OVERHEAD};
 use super::record::{Commit, too_long};
+use super::structures::Kept;
 use super::throttle::FULL_TURNS;
 use crate::error::{Error, Result};
 use crate::locking::locks::{LockMode, LockSet};

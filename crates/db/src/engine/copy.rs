@@ -1,7 +1,7 @@
 //! Copies the store to another directory, while reads and writes continue.
 
 use super::Engine;
-use super::open::store_options;
+use super::recovery::store_options;
 use crate::engine::progress::{Progress, Stage};
 use crate::error::{Error, Result};
 use crate::schema::manifest;

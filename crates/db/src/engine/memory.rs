@@ -9,7 +9,7 @@ use super::Engine;
 use super::balance::Seen;
 use super::policy::MOST_SEALED;
 use super::record::{Commit, too_long};
-use super::records::share;
+use super::record_cache::share;
 use crate::error::{Error, Result};
 use crate::options::store::RecordShare;
 use alluvium_base::MIB;

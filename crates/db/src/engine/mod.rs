@@ -8,13 +8,15 @@
 //!
 //! *Read in this order*: `queue.rs` (memtables and sequence numbers), `record.rs`, `gaps.rs`,
 //! `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (transaction locks),
-//! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries/` and
-//! `readers.rs` (choice of structure), `lookup/` (point lookups), `sizes.rs`, `records/` (the
-//! record cache), `work.rs` (steps of background work) with `policy.rs` (priorities) and `aside.rs`
-//! (damage), `checkpoint.rs` and `rewrite.rs` (full rewrites), `guard.rs` (panics), `throttle.rs`
-//! (write throttling), `balance.rs` and `memory.rs` (cache budgets), `time.rs` (expiry), `open.rs`
-//! (recovery), `copy.rs` (backups), `choices.rs`, `forecast/` (predicted costs) and `advice/`
-//! (trial changes that are reverted unless they help).
+//! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `structures/` and
+//! `readers.rs` (choice of structure), `lookup/` (point lookups), `sizes.rs`, `record_cache/`,
+//! `steps.rs` (steps of background work) with `policy.rs` (priorities) and `aside.rs` (damage),
+//! `checkpoint.rs` and `rewrite.rs` (full rewrites), `guard.rs` (panics), `throttle.rs` (write
+//! throttling), `balance.rs` and `memory.rs` (cache budgets), `time.rs` (expiry), `recovery.rs`,
+//! `lost_commits.rs`, `copy.rs` (backups), `check.rs` (the report of a check), `progress.rs`,
+//! `tallies.rs`, `latencies.rs` and `distribution.rs` (counters and sampled latencies),
+//! `choices.rs`, `forecast/` (predicted costs) and `advice/` (trial changes that are reverted
+//! unless they help).
 //!
 //! Invariants:
 //!
@@ -41,7 +43,6 @@ mod checkpoint;
 mod choices;
 mod commit;
 mod copy;
-mod dictionaries;
 pub(crate) mod distribution;
 mod forecast;
 mod gaps;
@@ -52,26 +53,27 @@ mod locking;
 mod lookup;
 pub(crate) mod lost_commits;
 mod memory;
-mod open;
 mod open_transactions;
 mod policy;
 pub(crate) mod progress;
 mod queue;
 mod readers;
 mod record;
-mod records;
+mod record_cache;
+mod recovery;
 mod rewrite;
 mod sizes;
 mod snapshots;
 #[cfg(test)]
 mod sorted;
+mod steps;
 mod stripes;
+mod structures;
 mod tallies;
 mod throttle;
 mod time;
 mod validate;
 mod visible;
-mod work;
 
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
@@ -84,16 +86,16 @@ pub(crate) use ingest::{AttachTerms, Attachment, UnderWay};
 pub(crate) use locking::only;
 pub(crate) use lookup::{At, Polled};
 pub use memory::MemoryUse;
-pub(crate) use open::Salvaged;
 pub(crate) use open_transactions::{Ended, Entered, OpenTransaction};
 pub use open_transactions::{TransactionInfo, TransactionStats};
 pub(crate) use policy::{Cause, Duty};
 pub(crate) use readers::Scan;
 pub(crate) use record::Commit;
-pub use records::RecordStats;
+pub use record_cache::RecordStats;
+pub(crate) use recovery::Salvaged;
+pub(crate) use steps::Worked;
 pub(crate) use tallies::{Tally, thread_number};
 pub(crate) use validate::{Met, Ranges, Recent};
-pub(crate) use work::Worked;
 
 use crate::advise::workload::Watches;
 use crate::error::{Error, Result};
@@ -110,7 +112,6 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Epochs;
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::store::Store;
-use dictionaries::Dictionaries;
 use forecast::Forecasts;
 use gaps::Gaps;
 use ingest::Ingests;
@@ -119,17 +120,18 @@ use memory::Budget;
 use open_transactions::OpenTransactions;
 use parking_lot::{Mutex, RwLock};
 use queue::{Queue, Unsettled};
-use records::Records;
+use record_cache::Records;
 use snapshots::Snapshots;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use steps::Work;
 use stripes::Stripes;
+use structures::Dictionaries;
 use tallies::Tallies;
 use throttle::Pressure;
 use time::ReadingTime;
 use visible::Visible;
-use work::Work;
 
 /// An open store.
 pub(crate) struct Engine {

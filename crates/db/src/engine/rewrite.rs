@@ -5,7 +5,7 @@
 //! structure that contains only deleted data needs almost none.
 
 use super::Engine;
-use super::work::{SLICE, Worked};
+use super::steps::{SLICE, Worked};
 use crate::error::Result;
 use alluvium_dictionary::contract::Dictionary;
 

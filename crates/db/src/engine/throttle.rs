@@ -4,7 +4,7 @@
 use super::Engine;
 use super::policy::{self, Debt, PARTS};
 use super::record::Commit;
-use super::work::{SLICE, Worked};
+use super::steps::{SLICE, Worked};
 use crate::error::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_storage::extents::{Class, MAX_EXTENT_UNITS, UNIT};

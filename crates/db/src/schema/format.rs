@@ -34,7 +34,7 @@
 //! OFFSET  SIZE  MEANING
 //!      0     1  format: 3 where the structure has options, or 2
 //!      1     4  number: neither the catalog's nor the last
-//!      5     1  kind of the structure that it is in: `structure.rs` lists them
+//!      5     1  kind of the structure that it is in: `options/kind.rs` lists them
 //!      6     1  codec, as in node pointers
 //!      7     4  value threshold in bytes; all ones for the default
 //!     11        varint: length of the merge operator's name; 0 for none

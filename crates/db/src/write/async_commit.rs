@@ -3,7 +3,7 @@
 //! One thread of the store commits the writes of futures. It commits all writes that have arrived
 //! before it syncs, so that the durable writes of a round share one sync.
 //!
-//! *Read in this order*: [`Committer`], then [`Write`](crate::Write) in `futures/`.
+//! *Read in this order*: [`Committer`], then [`Write`](crate::Write) in `read/futures/`.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};

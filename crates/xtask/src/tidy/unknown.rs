@@ -121,7 +121,7 @@ mod tests {
 
     fn found(path: &str, text: &str) -> Vec<String> {
         lines(&check(&Workspace::planted(&[
-            ("crates/db/src/engine/records/mod.rs", HEADER),
+            ("crates/db/src/engine/record_cache/mod.rs", HEADER),
             (path, text),
         ])))
     }
@@ -129,29 +129,29 @@ mod tests {
     #[test]
     fn what_a_header_does_not_know_may_not_be_imported() {
         let text = "//! Forgetting.\nuse alluvium_trees::tiered::Schema;\n";
-        let found = found("crates/db/src/engine/records/forget.rs", text);
+        let found = found("crates/db/src/engine/record_cache/forget.rs", text);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with("crates/db/src/engine/records/mod.rs:5: the header says"));
-        assert!(found[0].contains("\"tree\", and crates/db/src/engine/records/forget.rs:2 imports trees"));
+        assert!(found[0].starts_with("crates/db/src/engine/record_cache/mod.rs:5: the header says"));
+        assert!(found[0].contains("\"tree\", and crates/db/src/engine/record_cache/forget.rs:2 imports trees"));
     }
 
     #[test]
     fn a_module_of_the_same_crate_counts_and_clauses_tests_and_other_folders_do_not() {
         assert_eq!(
-            found("crates/db/src/engine/records/a.rs", "use crate::model::Cost;").len(),
+            found("crates/db/src/engine/record_cache/a.rs", "use crate::model::Cost;").len(),
             1
         );
         for (path, text) in [
             (
-                "crates/db/src/engine/records/a.rs",
+                "crates/db/src/engine/record_cache/a.rs",
                 "use crate::engine::Cost;\nuse alluvium_storage::log;",
             ),
             (
-                "crates/db/src/engine/records/a.rs",
+                "crates/db/src/engine/record_cache/a.rs",
                 "#[cfg(test)]\nuse alluvium_trees::run;\n// alluvium_trees::run",
             ),
             (
-                "crates/db/src/engine/records/tests.rs",
+                "crates/db/src/engine/record_cache/tests.rs",
                 "use alluvium_trees::run;",
             ),
             ("crates/db/src/engine/other.rs", "use alluvium_trees::run;"),

@@ -7,9 +7,9 @@
 
 use super::{At, Moment};
 use crate::engine::Engine;
-use crate::engine::dictionaries::Dictionaries;
 use crate::engine::queue::Slot;
 use crate::engine::readers::{Reader, Search};
+use crate::engine::structures::Dictionaries;
 use crate::error::{Error, Result};
 use crate::options::kind::Structure;
 use crate::schema::catalog::Definition;

@@ -4,10 +4,10 @@
 //! of dropped futures.
 //!
 //! *Does not know*: how a key is found (`engine/lookup/`), and which thread commits
-//! (`committer.rs`).
+//! (`write/async_commit.rs`).
 //!
 //! *Read in this order*: `read.rs` ([`Get`] and [`MultiGet`]), `write.rs` ([`Write`]); then
-//! `reactor.rs` in the parent folder, which waits for the device while tasks sleep.
+//! `background/reactor.rs`, which waits for the device while tasks sleep.
 //!
 //! A read that finds everything in memory is ready at its first poll and never uses its waker. A
 //! read that must wait registers its waker with the read of the cache, and registers that cache

@@ -30,7 +30,7 @@
 //! Version 2 ends before the time, version 1 before the records of the catalog. Both can be read.
 //!
 //! Number 0 is the catalog, which is in dictionary 0; the largest 32-bit number is not used for a
-//! keyspace. Kinds are those of the catalog's records, listed in `crates/db/src/structure.rs`.
+//! keyspace. Kinds are those of the catalog's records, listed in `crates/db/src/options/kind.rs`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::options::kind::DictionaryId;

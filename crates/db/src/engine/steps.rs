@@ -2,10 +2,10 @@
 
 use super::Engine;
 use super::aside::Aside;
-use super::dictionaries::Taking;
 use super::policy::{self, Duty, Task, View};
 use super::queue::Slot;
-use super::records::Forgetting;
+use super::record_cache::Forgetting;
+use super::structures::Taking;
 use crate::engine::check::CheckReport;
 use crate::engine::lost_commits::LostCommits;
 use crate::engine::progress::{self, Stage};
