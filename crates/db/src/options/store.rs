@@ -1,6 +1,7 @@
 //! Options for opening a store. The defaults suit any machine.
 
 use crate::error::{Error, Result};
+use crate::options::Durability;
 use crate::options::machine::{self, MIN_MEMORY};
 use crate::options::scale::Scale;
 use crate::options::{Background, TierOptions};
@@ -16,25 +17,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The guarantee that must hold before a commit is acknowledged.
-///
-/// | word | acknowledged once | survives |
-/// |---|---|---|
-/// | `Memory` | it is visible | nothing in particular |
-/// | `Process` | the log has it in the page cache | the death of the process; the loss of power costs at most the last [`Options::sync_interval`] |
-/// | `Disk` | the log is synced | the loss of power |
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Durability {
-    /// The commit is visible. It is also written to the log and on Linux as safe as `Process`, but
-    /// without a guarantee.
-    Memory,
-    /// The commit survives the death of the process.
-    #[default]
-    Process,
-    /// The commit survives a loss of power.
-    Disk,
-}
 
 /// Size of the record cache in a simulation, in bytes, in addition to the memory of its scale.
 const SIMULATED_RECORDS: u64 = 256 * KIB;

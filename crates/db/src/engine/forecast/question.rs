@@ -5,7 +5,7 @@ use super::history::Mark;
 use crate::advise::workload::KeyspaceSeen;
 use crate::error::Result;
 use crate::options::kind::Structure as Kind;
-use crate::options::levels;
+use crate::options::structure;
 use crate::options::{Durability, HashedForm};
 use crate::schema::catalog::Definition;
 use alluvium_base::Purpose;
@@ -65,14 +65,14 @@ fn different(held: &Holdings, everything: DistinctKeys) -> f64 {
 /// Returns the model of a keyspace's structure, if there is one.
 fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
     match &definition.options.structure {
-        levels::Structure::Tiered => Some(Structure::Tiered(setting)),
-        levels::Structure::Levels(options) => match &options.policy {
+        structure::Structure::Tiered => Some(Structure::Tiered(setting)),
+        structure::Structure::Levels(options) => match &options.policy {
             Policy::Samt(fanouts) => fanouts.first().map(|fanout| Structure::Samt { k: fanout.runs }),
             Policy::Cola { ratio } => Some(Structure::Cola { ratio: *ratio }),
             Policy::Leveled { ratio } => Some(Structure::Levelled { ratio: *ratio }),
             Policy::Never => None,
         },
-        levels::Structure::Hashed(options) => Some(match options.form {
+        structure::Structure::Hashed(options) => Some(match options.form {
             HashedForm::Silt => Structure::Hashed {
                 index: match options.index {
                     IndexKind::PaCHash => HashIndex::PaCHash,
@@ -87,7 +87,7 @@ fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
                 lambda: lambda.into(),
             },
         }),
-        levels::Structure::Paged(_) | levels::Structure::Volatile(_) => None,
+        structure::Structure::Paged(_) | structure::Structure::Volatile(_) => None,
     }
 }
 
