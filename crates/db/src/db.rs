@@ -1,12 +1,15 @@
 //! The store handle, from which all other handles are obtained.
 
+use crate::advise::advice::{Advice, Trial};
+use crate::advise::choices::Choice;
+use crate::advise::forecast::Forecast;
 use crate::advise::workload::KeyspaceSeen;
 use crate::background::worker::Workers;
 use crate::engine::check::CheckReport;
 use crate::engine::latencies::Recorders;
 use crate::engine::lost_commits::LostCommits;
 use crate::engine::progress::Progress;
-use crate::engine::{Advice, Choice, Commit, Engine, Forecast, Trial, Worked};
+use crate::engine::{Commit, Engine, Worked};
 use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::keyspace::reads::Reads;

@@ -48,7 +48,8 @@
 //! statistics); `transaction/` ([`Transaction`], [`WriteSet`]); `db.rs` ([`Db`]); `keyspace/`
 //! ([`Keyspace`], [`Snapshot`], [`Reads`]); `read/` ([`Iter`], futures); `shared.rs` (state shared by
 //! all handles); `background/` (threads); `write/` ([`WriteBatch`], asynchronous commits);
-//! `engine/`, the engine proper, which starts no threads; `advise/` (observations); `locking/`
+//! `engine/`, the engine proper, which starts no threads; `advise/` (predicted
+//! costs, advice); `locking/`
 //! (locks and access sets); `schema/` (catalog, formats, manifest); `options/` ([`Options`]);
 //! `error.rs`. No two of them import each other.
 //!
@@ -88,6 +89,9 @@ pub use admin::simulation;
 pub use admin::stats::{
     Delays, DiskSpace, Figure, Nature, Operations, Stats, TierOutline, TierRun, TierStats, Unit,
 };
+pub use advise::advice::{Advice, Outcome, Trial};
+pub use advise::choices::Choice;
+pub use advise::forecast::{Comparison, Forecast, PastHour, Quantity};
 pub use advise::workload::{HourSeen, KeyspaceSeen};
 pub use alluvium_base::{DeviceProfile, Purpose};
 pub use alluvium_device::heap::give_freed_memory_back;
@@ -116,7 +120,6 @@ pub use engine::distribution::{Distribution, Distributions};
 pub use engine::latencies::{Latencies, Latency};
 pub use engine::lost_commits::LostCommits;
 pub use engine::progress::{Progress, Stage};
-pub use engine::{Advice, Choice, Comparison, Forecast, Outcome, PastHour, Quantity, Trial};
 pub use engine::{RecordStats, TransactionInfo, TransactionStats};
 pub use error::{Error, ErrorKind, Result, StorageError};
 pub use keyspace::reads::{GatheredReads, Reads};

@@ -15,8 +15,7 @@
 //! throttling), `balance.rs` and `memory.rs` (cache budgets), `time.rs` (expiry), `recovery.rs`,
 //! `lost_commits.rs`, `copy.rs` (backups), `check.rs` (the report of a check), `progress.rs`,
 //! `tallies.rs`, `latencies.rs` and `distribution.rs` (counters and sampled latencies),
-//! `choices.rs`, `forecast/` (predicted costs) and `advice/` (trial changes that are reverted
-//! unless they help).
+//! `forecast.rs` and `advice.rs` (what predictions and advice need of the engine).
 //!
 //! Invariants:
 //!
@@ -40,7 +39,6 @@ mod aside;
 mod balance;
 pub(crate) mod check;
 mod checkpoint;
-mod choices;
 mod commit;
 mod copy;
 pub(crate) mod distribution;
@@ -78,10 +76,7 @@ mod visible;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
-pub use advice::{Advice, Outcome, Trial};
-pub use choices::Choice;
 pub(crate) use commit::{Terms, Verdict};
-pub use forecast::{Comparison, Forecast, PastHour, Quantity};
 pub(crate) use ingest::{AttachTerms, Attachment, UnderWay};
 pub(crate) use locking::only;
 pub(crate) use lookup::{At, Polled};
@@ -97,6 +92,9 @@ pub(crate) use steps::Worked;
 pub(crate) use tallies::{Tally, thread_number};
 pub(crate) use validate::{Met, Ranges, Recent};
 
+use crate::advise::advice::Trials;
+use crate::advise::choices::Choice;
+use crate::advise::forecast::Forecasts;
 use crate::advise::workload::Watches;
 use crate::error::{Error, Result};
 use crate::locking::fault::{Fault, is_planted};
@@ -104,7 +102,6 @@ use crate::options::Durability;
 use crate::options::kind::Structure;
 use crate::options::store::Plan;
 use crate::schema::catalog::Catalog;
-use advice::Trials;
 use alluvium_base::Sequence;
 use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
@@ -112,7 +109,6 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Epochs;
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::store::Store;
-use forecast::Forecasts;
 use gaps::Gaps;
 use ingest::Ingests;
 use locking::Locks;

@@ -1,10 +1,7 @@
 //! Creation and recovery: loads the newest checkpoint, then replays the log above it.
 
 use super::Engine;
-use super::advice::Trials;
-use super::choices;
 use super::commit::{Unfit, apply, room};
-use super::forecast::Forecasts;
 use super::gaps::Gaps;
 use super::ingest::Ingests;
 use super::locking::Locks;
@@ -21,6 +18,9 @@ use super::tallies::Tallies;
 use super::throttle::Pressure;
 use super::time::ReadingTime;
 use super::visible::Visible;
+use crate::advise::advice::Trials;
+use crate::advise::choices;
+use crate::advise::forecast::Forecasts;
 use crate::advise::workload::Watches;
 use crate::engine::lost_commits::LostCommits;
 use crate::error::Result;

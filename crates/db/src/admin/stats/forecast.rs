@@ -1,7 +1,7 @@
 //! Predictions as figures.
 
 use super::{Figure, Nature, Unit};
-use crate::engine::{Comparison, Forecast, Quantity};
+use crate::advise::forecast::{Comparison, Forecast, Quantity};
 
 fn unit(of: Quantity) -> Unit {
     match of {

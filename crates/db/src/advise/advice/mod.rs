@@ -6,7 +6,7 @@
 //! *Does not know*: how costs are computed (`alluvium_model`), how reads are counted.
 //!
 //! *Read in this order*: `choice.rs` (choice of advice), `watch.rs` (observation of one change),
-//! this file (the changes of a store).
+//! this file (the changes of a store); `engine/advice.rs` applies and observes them.
 //!
 //! Only one setting is worth a change without reopening: the share of the caches' memory for the
 //! record cache. The memory limit is set by the user (`Db::set_memory`); structures are chosen when
@@ -20,21 +20,19 @@
 //!   store's own balancing.
 
 mod choice;
-mod watch;
+pub(crate) mod watch;
 
 pub use choice::Advice;
 
-use super::{Engine, Tally};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::options::store::RecordShare;
-use alluvium_base::Purpose;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use watch::{Counted, Step, Watch};
+use std::sync::atomic::AtomicBool;
+use watch::{Counted, Watch};
 
 /// Number of changes that are remembered.
-const KEPT: usize = 16;
+pub(crate) const KEPT: usize = 16;
 
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,25 +96,25 @@ pub struct Trial {
 
 /// The change being observed.
 #[derive(Debug)]
-struct Open {
-    watch: Watch,
-    before: RecordShare,
+pub(crate) struct Open {
+    pub(crate) watch: Watch,
+    pub(crate) before: RecordShare,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    open: Option<Open>,
+pub(crate) struct State {
+    pub(crate) open: Option<Open>,
     /// Oldest first. The last one may still be being observed.
-    trials: VecDeque<Trial>,
+    pub(crate) trials: VecDeque<Trial>,
     /// The counters at the end of the last change.
-    since: Counted,
+    pub(crate) since: Counted,
 }
 
 /// The changes made while the store is open.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
-    state: Mutex<State>,
-    is_watching: AtomicBool,
+    pub(crate) state: Mutex<State>,
+    pub(crate) is_watching: AtomicBool,
 }
 
 impl Trials {
@@ -126,86 +124,7 @@ impl Trials {
     }
 }
 
-impl Engine {
-    /// Applies advice to the record cache's share, and starts to observe the effect.
-    pub(crate) fn apply_advice(&self, advice: &Advice) -> Result<()> {
-        self.health()?;
-        advice.check()?;
-        if self.memory_budget() == 0 {
-            return Err(refused("the store has no memory limit: it is a simulation"));
-        }
-        let now = self.counted();
-        let mut state = self.trials.state.lock();
-        if state.open.is_some() {
-            let why = "a change is being watched: apply the next one when that has ended";
-            return Err(refused(why));
-        }
-        let (before, share_before) = self.record_share();
-        let measured = now.since(&state.since);
-        self.set_record_share(RecordShare::Fixed(advice.record_share))?;
-        state.open = Some(Open {
-            watch: Watch::new(advice, measured, now),
-            before,
-        });
-        if state.trials.len() == KEPT {
-            state.trials.pop_front();
-        }
-        state.trials.push_back(Trial {
-            advice: *advice,
-            share_before,
-            began_ms: now.at_ms,
-            ended_ms: None,
-            before: measured,
-            measured: None,
-            outcome: Outcome::Watched,
-        });
-        self.trials.is_watching.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    /// Evaluates the change being observed, and ends the observation if it can be decided.
-    pub(crate) fn watch_trial(&self) -> Result<()> {
-        if !self.trials.is_watching.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let now = self.counted();
-        let mut state = self.trials.state.lock();
-        let Some(open) = &mut state.open else {
-            return Ok(());
-        };
-        let step = open.watch.look(now);
-        let before = open.before;
-        let measured = open.watch.measured();
-        let outcome = match step {
-            Step::Wait => Outcome::Watched,
-            Step::End(outcome) => outcome,
-        };
-        if outcome.is_rolled_back() {
-            self.set_record_share(before)?;
-        }
-        let trial = state.trials.back_mut().expect("N12: it is the last");
-        trial.measured = measured;
-        trial.outcome = outcome;
-        if outcome != Outcome::Watched {
-            trial.ended_ms = Some(now.at_ms);
-            state.open = None;
-            state.since = now;
-            self.trials.is_watching.store(false, Ordering::Release);
-        }
-        Ok(())
-    }
-
-    fn counted(&self) -> Counted {
-        let of = |tally| self.tallies.of(tally);
-        Counted {
-            at_ms: self.time.peek(),
-            lookups: of(Tally::Gets) + of(Tally::MultiGetKeys),
-            reads: self.device_stats().of(Purpose::Lookup).reads,
-        }
-    }
-}
-
-fn refused(why: &str) -> Error {
+pub(crate) fn refused(why: &str) -> Error {
     Error::BadOption {
         option: "advice",
         why: why.to_owned(),

@@ -56,18 +56,18 @@ const COUNTED_TO: f64 = 0.03;
 /// Counters at a moment: bytes written by users and to the device, the number of writes, and the
 /// number of keys in data files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Mark {
-    pub(super) user_bytes: u64,
-    pub(super) device_bytes: u64,
-    pub(super) writes: u64,
-    pub(super) keys: f64,
+pub(crate) struct Mark {
+    pub(crate) user_bytes: u64,
+    pub(crate) device_bytes: u64,
+    pub(crate) writes: u64,
+    pub(crate) keys: f64,
 }
 
 impl Mark {
     /// Returns the fraction of writes since the mark that were to new keys, given the current
     /// number of writes and keys. If there were few writes since, returns the fraction of all
     /// writes.
-    pub(super) fn new_keys(&self, writes: u64, keys: f64) -> f64 {
+    pub(crate) fn new_keys(&self, writes: u64, keys: f64) -> f64 {
         let since = writes.saturating_sub(self.writes) as f64;
         let more = keys - self.keys;
         let share = match since < keys / 16.0 {
@@ -98,7 +98,7 @@ impl Forecasts {
     }
 
     /// Records a mark if the user bytes have doubled since the last one.
-    pub(super) fn mark(&self, user_bytes: u64, mark: impl FnOnce() -> Mark) {
+    pub(crate) fn mark(&self, user_bytes: u64, mark: impl FnOnce() -> Mark) {
         let is_due = |marks: &[Mark]| {
             let last = marks.last().map_or(LEAST_MARK / 2, |mark| mark.user_bytes);
             user_bytes / 2 >= last
@@ -117,7 +117,7 @@ impl Forecasts {
     /// Returns the newest mark before which at most half of all user bytes were written. Write
     /// amplification grows with the data. The models compute it for the present amount of data, and
     /// a store that was filled since its opening had a lower one at first.
-    pub(super) fn half(&self, user_bytes: u64) -> Mark {
+    pub(crate) fn half(&self, user_bytes: u64) -> Mark {
         let marks = self.marks.lock();
         let before = marks.iter().rev().find(|mark| mark.user_bytes <= user_bytes / 2);
         before.copied().unwrap_or_default()
@@ -126,7 +126,7 @@ impl Forecasts {
     /// Returns the number of distinct keys in a structure's data files, given the current number of
     /// writes. They are counted again if there were many writes since the last count. Returns
     /// `None` if counting fails.
-    pub(super) fn distinct_keys(
+    pub(crate) fn distinct_keys(
         &self,
         structure: Structure,
         writes: u64,
@@ -143,12 +143,12 @@ impl Forecasts {
     }
 
     /// Returns the counters at opening.
-    pub(super) fn opened(&self) -> Truth {
+    pub(crate) fn opened(&self) -> Truth {
         self.opened
     }
 
     /// Returns whether an hour of the clock has begun since the last entry.
-    pub(super) fn is_due(&self, now_ms: u64) -> bool {
+    pub(crate) fn is_due(&self, now_ms: u64) -> bool {
         let noted = self.noted.lock();
         noted
             .back()
@@ -156,7 +156,7 @@ impl Forecasts {
     }
 
     /// Records the beginning of an hour, unless another thread has done so.
-    pub(super) fn note(&self, now_ms: u64, truth: Truth, question: Option<Question>) {
+    pub(crate) fn note(&self, now_ms: u64, truth: Truth, question: Option<Question>) {
         if !self.is_due(now_ms) {
             return;
         }
@@ -174,7 +174,7 @@ impl Forecasts {
     }
 
     /// Returns the past hours that have a prediction.
-    pub(super) fn past(&self) -> Vec<PastHour> {
+    pub(crate) fn past(&self) -> Vec<PastHour> {
         // The models take a while: compute without the lock.
         let mut noted: Vec<Noted> = self.noted.lock().iter().cloned().collect();
         for hour in &mut noted {

@@ -1,31 +1,27 @@
 //! Measurements of the predicted quantities.
 
-use super::super::{Engine, Tally};
 use super::Quantity;
-use super::question::{Held, Question};
+use super::question::Held;
 use alluvium_device::machine;
 
 /// Minimum number of lookups of a kind, and of operations, for a measurement.
 const LOOKUPS: u64 = 1000;
-/// Minimum amount written by users for a measurement of write amplification, in memtables: with
-/// less, most of it is not yet in the tree.
-const MEMTABLES: u64 = 4;
 
 /// Counter values at a moment, and the contents of the keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Truth {
-    pub(super) user_bytes: u64,
-    pub(super) device_bytes: u64,
-    pub(super) found: u64,
-    pub(super) found_reads: u64,
-    pub(super) absent: u64,
-    pub(super) absent_reads: u64,
-    pub(super) operations: u64,
+pub(crate) struct Truth {
+    pub(crate) user_bytes: u64,
+    pub(crate) device_bytes: u64,
+    pub(crate) found: u64,
+    pub(crate) found_reads: u64,
+    pub(crate) absent: u64,
+    pub(crate) absent_reads: u64,
+    pub(crate) operations: u64,
     /// Processor time of the whole process.
-    pub(super) processor_us: Option<u64>,
+    pub(crate) processor_us: Option<u64>,
     /// Minimum number of user bytes for a measurement.
-    pub(super) enough_bytes: u64,
-    pub(super) held: Held,
+    pub(crate) enough_bytes: u64,
+    pub(crate) held: Held,
 }
 
 fn ratio(one: f64, other: f64) -> Option<f64> {
@@ -35,7 +31,7 @@ fn ratio(one: f64, other: f64) -> Option<f64> {
 impl Truth {
     /// Returns the measurement of a quantity since an earlier moment. Returns `None` if there were
     /// too few operations.
-    pub(super) fn since(&self, before: &Truth, what: Quantity) -> Option<f64> {
+    pub(crate) fn since(&self, before: &Truth, what: Quantity) -> Option<f64> {
         let more = |now: u64, then: u64| now.saturating_sub(then);
         let reads = |reads: u64, lookups: u64| {
             let is_enough = lookups >= LOOKUPS;
@@ -69,38 +65,17 @@ impl Truth {
 }
 
 /// Returns the processor time of the process so far, if the system provides it.
-fn processor_us() -> Option<u64> {
+pub(crate) fn processor_us() -> Option<u64> {
     machine::processor_time().map(|time| time.user_us + time.system_us)
 }
 
 impl Truth {
     /// Returns the values at opening: all counters are zero, but the process has already used
     /// processor time.
-    pub(super) fn at_opening() -> Truth {
+    pub(crate) fn at_opening() -> Truth {
         Truth {
             processor_us: processor_us(),
             ..Truth::default()
-        }
-    }
-}
-
-impl Engine {
-    /// Returns the current counters, and the contents of the question's keyspace.
-    pub(super) fn truth(&self, question: Option<&Question>) -> Truth {
-        let of = |tally| self.tallies.of(tally);
-        let writes = of(Tally::Puts) + of(Tally::Deletes) + of(Tally::Merges) + of(Tally::RangeDeletes);
-        let reads = of(Tally::Gets) + of(Tally::MultiGetKeys) + of(Tally::Scans);
-        Truth {
-            user_bytes: of(Tally::WrittenBytes),
-            device_bytes: self.device_stats().total().written_bytes,
-            found: of(Tally::Found),
-            found_reads: of(Tally::FoundReads),
-            absent: of(Tally::Absent),
-            absent_reads: of(Tally::AbsentReads),
-            operations: writes + reads,
-            processor_us: processor_us(),
-            enough_bytes: MEMTABLES * self.plan.scale.memtable,
-            held: question.map(|question| question.held).unwrap_or_default(),
         }
     }
 }

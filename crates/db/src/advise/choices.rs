@@ -3,7 +3,6 @@
 //! The choices use the models that also predict costs: the division of memory, the length of
 //! leaves, and the structure of keyspaces that do not specify one.
 
-use super::Engine;
 use crate::options::Options;
 use crate::options::store::Plan;
 use alluvium_model::best_node;
@@ -133,7 +132,7 @@ pub(crate) fn of(options: &Options, plan: &Plan) -> Vec<Choice> {
 
 /// Returns the structure of keyspaces that do not specify one, compared with the next best by the
 /// models.
-fn structure(plan: &Plan) -> Option<Choice> {
+pub(crate) fn structure(plan: &Plan) -> Option<Choice> {
     let machine = Machine {
         memory_bytes: plan.memory as f64,
         device: plan.device,
@@ -161,20 +160,4 @@ fn structure(plan: &Plan) -> Option<Choice> {
         next / 1000.0
     );
     Some(choice("structure", "tiered".to_owned(), why))
-}
-
-impl Engine {
-    /// Returns the store's choices with their reasons.
-    pub(crate) fn choices(&self) -> Vec<Choice> {
-        let mut all = self.chosen.clone();
-        if self.memory_budget() > 0 {
-            // The result depends on nothing that changes while the store is open.
-            all.extend(
-                self.chosen_structure
-                    .get_or_init(|| structure(&self.plan))
-                    .clone(),
-            );
-        }
-        all
-    }
 }

@@ -1,97 +1,76 @@
-//! The observed workload of a keyspace, as input to a model.
+//! What the engine counts for predictions of its costs: the workload of each keyspace, the contents
+//! of its files, and the measurements with which a prediction is compared.
 
-use super::super::{Engine, Tally};
-use super::history::Mark;
+use super::{Engine, Tally};
+use crate::advise::forecast::question::{Held, Question, different, model_of, workload};
+use crate::advise::forecast::truth::{Truth, processor_us};
+use crate::advise::forecast::{Forecast, Mark, compared};
 use crate::advise::workload::KeyspaceSeen;
 use crate::error::Result;
+use crate::options::Durability;
 use crate::options::kind::Structure as Kind;
-use crate::options::structure;
-use crate::options::{Durability, HashedForm};
 use crate::schema::catalog::Definition;
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::DistinctKeys;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_hashes::hashed::IndexKind;
-use alluvium_model::structures::{Cost, HashIndex, Machine, Operations, Setting, Structure, Workload};
-use alluvium_trees::levels::Policy;
+use alluvium_model::structures::{Machine, Setting, Workload};
 use alluvium_trees::tiered::Holdings;
 use std::sync::Arc;
 
 /// Log overhead of a record in addition to its key and value, in bytes.
 const LOG_BYTES: u64 = 24;
 
-/// Model inputs, and the contents of the keyspace.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Question {
-    pub(crate) structure: Structure,
-    pub(crate) workload: Workload,
-    machine: Machine,
-    pub(super) held: Held,
-}
-
-/// The contents of a keyspace, as far as known without reading its leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Held {
-    /// Keys in the data files.
-    pub(super) keys: f64,
-    /// Mean bytes of a key and its value.
-    pub(super) record_bytes: f64,
-    /// Bytes of extents in use.
-    pub(super) bytes: f64,
-    /// Bytes of maplets and index nodes.
-    pub(super) guide_bytes: f64,
-}
-
-impl Question {
-    /// Returns the model's answer, if there is a model.
-    pub(crate) fn cost(&self) -> Option<Cost> {
-        self.structure.cost(&self.workload, &self.machine).ok()
-    }
-
-    /// Returns the same question for another structure.
-    pub(crate) fn with(&self, structure: Structure) -> Question {
-        Question { structure, ..*self }
-    }
-}
-
-/// Returns the number of distinct keys in a range of the tree with these contents, if a record
-/// stands for the same number of keys everywhere. The oldest runs of a range contain no key twice.
-fn different(held: &Holdings, everything: DistinctKeys) -> f64 {
-    let each = everything.keys / everything.records.max(1.0);
-    let (oldest, all) = (held.oldest_records as f64, held.records as f64);
-    (all * each).clamp(oldest.min(all), all)
-}
-
-/// Returns the model of a keyspace's structure, if there is one.
-fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
-    match &definition.options.structure {
-        structure::Structure::Tiered => Some(Structure::Tiered(setting)),
-        structure::Structure::Levels(options) => match &options.policy {
-            Policy::Samt(fanouts) => fanouts.first().map(|fanout| Structure::Samt { k: fanout.runs }),
-            Policy::Cola { ratio } => Some(Structure::Cola { ratio: *ratio }),
-            Policy::Leveled { ratio } => Some(Structure::Levelled { ratio: *ratio }),
-            Policy::Never => None,
-        },
-        structure::Structure::Hashed(options) => Some(match options.form {
-            HashedForm::Silt => Structure::Hashed {
-                index: match options.index {
-                    IndexKind::PaCHash => HashIndex::PaCHash,
-                    IndexKind::Trie => HashIndex::Trie,
-                },
-            },
-            HashedForm::Boa { lambda, refined } => Structure::Boa {
-                lambda: lambda.into(),
-                refined,
-            },
-            HashedForm::Bot { lambda } => Structure::Bot {
-                lambda: lambda.into(),
-            },
-        }),
-        structure::Structure::Paged(_) | structure::Structure::Volatile(_) => None,
-    }
-}
+/// Minimum amount written by users for a measurement of write amplification, in memtables: with
+/// less, most of it is not yet in the tree.
+const MEMTABLES: u64 = 4;
 
 impl Engine {
+    /// Returns predicted and measured costs. Returns `None` before the first request, and for a
+    /// structure without a model.
+    pub(crate) fn forecast(&self) -> Result<Option<Forecast>> {
+        self.is_open()?;
+        self.note_hour();
+        let Some((keyspace, question)) = self.question()? else {
+            return Ok(None);
+        };
+        // Measure before the model runs: its processor time is not part of the operations.
+        let truth = self.truth(Some(&question));
+        let Some(cost) = question.cost() else {
+            return Ok(None);
+        };
+        let mut before = self.forecasts.opened();
+        let half = self.forecasts.half(truth.user_bytes);
+        (before.user_bytes, before.device_bytes) = (half.user_bytes, half.device_bytes);
+        let now = compared(&cost, &before, &truth);
+        let past = self.forecasts.past();
+        Ok(Some(Forecast {
+            keyspace,
+            structure: cost.name,
+            keys: question.workload.keys,
+            skew: question.workload.skew,
+            now,
+            past,
+        }))
+    }
+
+    /// Records the model inputs and the counters at the end of an hour, and the written bytes
+    /// whenever they have doubled. Otherwise it costs two comparisons.
+    pub(crate) fn note_hour(&self) {
+        let now_ms = self.time.peek();
+        if self.memory_budget() == 0 {
+            return;
+        }
+        let written = self.tallies.of(Tally::WrittenBytes);
+        self.forecasts.mark(written, || self.mark());
+        if !self.forecasts.is_due(now_ms) {
+            return;
+        }
+        // Best effort: without an answer, the hour has no prediction.
+        let question = self.question().ok().flatten().map(|(_, question)| question);
+        let truth = self.truth(question.as_ref());
+        self.forecasts.note(now_ms, truth, question);
+    }
+
     /// Returns the observed workload of each keyspace, with its number of keys.
     pub(crate) fn workload(&self) -> Vec<KeyspaceSeen> {
         let mut all = self.watches.seen(&self.catalog);
@@ -155,7 +134,7 @@ impl Engine {
     }
 
     /// Returns a mark of the current counters.
-    pub(super) fn mark(&self) -> Mark {
+    fn mark(&self) -> Mark {
         let structures = self.dictionaries.all().map(|(structure, _)| structure);
         Mark {
             user_bytes: self.tallies.of(Tally::WrittenBytes),
@@ -244,54 +223,23 @@ impl Engine {
         };
         Ok(Some((seen.keyspace, question)))
     }
-}
 
-/// Converts observations to the workload of a model.
-fn workload(seen: &KeyspaceSeen) -> Workload {
-    let total = seen.total();
-    let puts = total.puts as f64;
-    Workload {
-        keys: (seen.keys as f64).max(2.0),
-        key_bytes: seen.key_bytes.max(1.0),
-        value_bytes: seen.value_bytes,
-        skew: seen.skew(),
-        operations: Operations {
-            inserts: puts * seen.new_keys,
-            updates: puts * (1.0 - seen.new_keys),
-            deletes: total.deletes as f64,
-            hits: total.hits as f64,
-            misses: total.misses as f64,
-            scans: total.scans as f64,
-        },
-        scan_records: total.scanned as f64 / total.scans.max(1) as f64,
-        ..Workload::default()
-    }
-}
-
-#[cfg(all(test, not(alluvium_model_check)))]
-mod tests {
-    use super::*;
-
-    fn held(oldest: u64, records: u64) -> Holdings {
-        Holdings {
-            records,
-            oldest_records: oldest,
-            ..Holdings::default()
+    /// Returns the current counters, and the contents of the question's keyspace.
+    fn truth(&self, question: Option<&Question>) -> Truth {
+        let of = |tally| self.tallies.of(tally);
+        let writes = of(Tally::Puts) + of(Tally::Deletes) + of(Tally::Merges) + of(Tally::RangeDeletes);
+        let reads = of(Tally::Gets) + of(Tally::MultiGetKeys) + of(Tally::Scans);
+        Truth {
+            user_bytes: of(Tally::WrittenBytes),
+            device_bytes: self.device_stats().total().written_bytes,
+            found: of(Tally::Found),
+            found_reads: of(Tally::FoundReads),
+            absent: of(Tally::Absent),
+            absent_reads: of(Tally::AbsentReads),
+            operations: writes + reads,
+            processor_us: processor_us(),
+            enough_bytes: MEMTABLES * self.plan.scale.memtable,
+            held: question.map(|question| question.held).unwrap_or_default(),
         }
-    }
-
-    #[test]
-    fn keys_are_told_from_versions() {
-        let counted = |keys, records| DistinctKeys { keys, records };
-        let of = |oldest, records| different(&held(oldest, records), counted(3000.0, 4000.0));
-        assert_eq!(of(1000, 4000), 3000.0);
-        assert_eq!(of(500, 2000), 1500.0, "a half of it");
-        assert_eq!(of(1900, 2000), 1900.0, "its oldest runs have more");
-        assert_eq!(different(&held(0, 0), counted(0.0, 0.0)), 0.0);
-        assert_eq!(
-            different(&held(5, 9), counted(12.0, 9.0)),
-            9.0,
-            "a record is one key at most"
-        );
     }
 }

@@ -1,6 +1,5 @@
 //! The choice of the record cache's share.
 
-use super::super::Engine;
 use super::super::forecast::Question;
 use crate::error::{Error, Result};
 use alluvium_model::structures::{Cost, Setting, Structure};
@@ -23,7 +22,7 @@ pub struct Advice {
 
 impl Advice {
     /// Fails unless all numbers are valid.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let bad = |why| {
             Err(Error::BadOption {
                 option: "advice",
@@ -59,53 +58,10 @@ impl Advice {
     }
 }
 
-impl Engine {
-    /// Returns the share with the lowest predicted cost for the observed workload. Returns `None`
-    /// if the improvement on the present share is within the band of uncertainty, or if there is no
-    /// model.
-    pub(crate) fn advise(&self) -> Result<Option<Advice>> {
-        let Some((_, question)) = self.question()? else {
-            return Ok(None);
-        };
-        let Some(now) = question.cost() else {
-            return Ok(None);
-        };
-        let mut best: Option<(Advice, Cost)> = None;
-        for choice in Structure::CHOICES {
-            let Structure::Tiered(Setting { records_share, .. }) = choice else {
-                continue;
-            };
-            let Some((advice, cost)) = question.at_share(records_share) else {
-                continue;
-            };
-            let is_better = |(_, best): &(Advice, Cost)| cost.total_ns.middle < best.total_ns.middle;
-            if best.as_ref().is_none_or(is_better) {
-                best = Some((advice, cost));
-            }
-        }
-        let worth = best.filter(|(_, cost)| cost.total_ns.p90 < now.total_ns.middle);
-        Ok(worth.map(|(advice, _)| advice))
-    }
-
-    /// Returns the predicted device reads per lookup for a share of the record cache. Returns
-    /// `None` if there is no model.
-    pub(crate) fn advice_for(&self, record_share: f64) -> Result<Option<Advice>> {
-        let share = Advice {
-            record_share,
-            p10: 0.0,
-            predicted: 0.0,
-            p90: 0.0,
-        };
-        share.check()?;
-        let question = self.question()?;
-        Ok(question.and_then(|(_, question)| Some(question.at_share(record_share)?.0)))
-    }
-}
-
 impl Question {
     /// Returns the answer for another share of the record cache. Only the tiered tree has a model
     /// with such a share.
-    fn at_share(&self, records_share: f64) -> Option<(Advice, Cost)> {
+    pub(crate) fn at_share(&self, records_share: f64) -> Option<(Advice, Cost)> {
         let Structure::Tiered(setting) = self.structure else {
             return None;
         };

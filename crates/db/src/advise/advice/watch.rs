@@ -27,18 +27,18 @@ const CLOSE: f64 = 0.02;
 
 /// Counter values at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
-    pub(super) at_ms: u64,
+pub(crate) struct Counted {
+    pub(crate) at_ms: u64,
     /// Number of keys looked up.
-    pub(super) lookups: u64,
+    pub(crate) lookups: u64,
     /// Device reads for these lookups.
-    pub(super) reads: u64,
+    pub(crate) reads: u64,
 }
 
 impl Counted {
     /// Returns the reads per lookup since an earlier moment. Returns `None` if there were too few
     /// lookups.
-    pub(super) fn since(&self, before: &Counted) -> Option<f64> {
+    pub(crate) fn since(&self, before: &Counted) -> Option<f64> {
         let lookups = self.lookups.saturating_sub(before.lookups);
         let reads = self.reads.saturating_sub(before.reads);
         (lookups >= LOOKUPS).then(|| reads as f64 / lookups as f64)
@@ -47,13 +47,13 @@ impl Counted {
 
 /// What to do with the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Wait,
     End(Outcome),
 }
 
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// Upper bound of the reads per lookup according to the predicted band.
     most: f64,
     before: Option<f64>,
@@ -68,7 +68,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Starts to observe. `before` is the number of reads per lookup before the change.
-    pub(super) fn new(advice: &Advice, before: Option<f64>, now: Counted) -> Watch {
+    pub(crate) fn new(advice: &Advice, before: Option<f64>, now: Counted) -> Watch {
         Watch {
             most: advice.p90 + CLOSE,
             before,
@@ -82,12 +82,12 @@ impl Watch {
     }
 
     /// Returns the reads per lookup in the last interval.
-    pub(super) fn measured(&self) -> Option<f64> {
+    pub(crate) fn measured(&self) -> Option<f64> {
         self.measured
     }
 
     /// Evaluates the current counters.
-    pub(super) fn look(&mut self, now: Counted) -> Step {
+    pub(crate) fn look(&mut self, now: Counted) -> Step {
         let age_ms = now.at_ms.saturating_sub(self.began_ms);
         if age_ms < SETTLE_MS {
             self.from = now;

@@ -7,7 +7,7 @@
 //! *Does not know*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
 //!
 //! *Read in this order*: `question.rs` (model inputs), `truth.rs` (measurements), `history.rs`
-//! (past hours), this file (comparison).
+//! (past hours), this file (comparison); `engine/forecast.rs` fills in what the engine counts.
 //!
 //! A prediction is a pure function of its inputs. For each hour, the store therefore keeps only the
 //! inputs and the counters at its beginning. Predictions are computed on request.
@@ -18,13 +18,12 @@
 //! - **N11** At most 48 hours are kept.
 
 mod history;
-mod question;
-mod truth;
+pub(crate) mod question;
+pub(crate) mod truth;
 
-pub(crate) use history::Forecasts;
+pub(crate) use history::{Forecasts, Mark};
 pub(crate) use question::Question;
 
-use super::{Engine, Tally};
 use alluvium_model::structures::Cost;
 use truth::Truth;
 
@@ -173,7 +172,7 @@ impl Forecast {
 }
 
 /// Compares predictions with the measurements between two moments.
-fn compared(cost: &Cost, before: &Truth, after: &Truth) -> Vec<Comparison> {
+pub(crate) fn compared(cost: &Cost, before: &Truth, after: &Truth) -> Vec<Comparison> {
     let rows = Quantity::ALL.into_iter().map(|what| {
         let [p10, predicted, p90] = what.of(cost);
         Comparison {
@@ -185,52 +184,4 @@ fn compared(cost: &Cost, before: &Truth, after: &Truth) -> Vec<Comparison> {
         }
     });
     rows.collect()
-}
-
-impl Engine {
-    /// Returns predicted and measured costs. Returns `None` before the first request, and for a
-    /// structure without a model.
-    pub(crate) fn forecast(&self) -> crate::error::Result<Option<Forecast>> {
-        self.is_open()?;
-        self.note_hour();
-        let Some((keyspace, question)) = self.question()? else {
-            return Ok(None);
-        };
-        // Measure before the model runs: its processor time is not part of the operations.
-        let truth = self.truth(Some(&question));
-        let Some(cost) = question.cost() else {
-            return Ok(None);
-        };
-        let mut before = self.forecasts.opened();
-        let half = self.forecasts.half(truth.user_bytes);
-        (before.user_bytes, before.device_bytes) = (half.user_bytes, half.device_bytes);
-        let now = compared(&cost, &before, &truth);
-        let past = self.forecasts.past();
-        Ok(Some(Forecast {
-            keyspace,
-            structure: cost.name,
-            keys: question.workload.keys,
-            skew: question.workload.skew,
-            now,
-            past,
-        }))
-    }
-
-    /// Records the model inputs and the counters at the end of an hour, and the written bytes
-    /// whenever they have doubled. Otherwise it costs two comparisons.
-    pub(crate) fn note_hour(&self) {
-        let now_ms = self.time.peek();
-        if self.memory_budget() == 0 {
-            return;
-        }
-        let written = self.tallies.of(Tally::WrittenBytes);
-        self.forecasts.mark(written, || self.mark());
-        if !self.forecasts.is_due(now_ms) {
-            return;
-        }
-        // Best effort: without an answer, the hour has no prediction.
-        let question = self.question().ok().flatten().map(|(_, question)| question);
-        let truth = self.truth(question.as_ref());
-        self.forecasts.note(now_ms, truth, question);
-    }
 }

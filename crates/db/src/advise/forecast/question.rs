@@ -1,0 +1,132 @@
+//! The observed workload of a keyspace, as input to a model.
+
+use crate::advise::workload::KeyspaceSeen;
+use crate::options::HashedForm;
+use crate::options::structure;
+use crate::schema::catalog::Definition;
+use alluvium_dictionary::contract::DistinctKeys;
+use alluvium_hashes::hashed::IndexKind;
+use alluvium_model::structures::{Cost, HashIndex, Machine, Operations, Setting, Structure, Workload};
+use alluvium_trees::levels::Policy;
+use alluvium_trees::tiered::Holdings;
+
+/// Model inputs, and the contents of the keyspace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Question {
+    pub(crate) structure: Structure,
+    pub(crate) workload: Workload,
+    pub(crate) machine: Machine,
+    pub(crate) held: Held,
+}
+
+/// The contents of a keyspace, as far as known without reading its leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Held {
+    /// Keys in the data files.
+    pub(crate) keys: f64,
+    /// Mean bytes of a key and its value.
+    pub(crate) record_bytes: f64,
+    /// Bytes of extents in use.
+    pub(crate) bytes: f64,
+    /// Bytes of maplets and index nodes.
+    pub(crate) guide_bytes: f64,
+}
+
+impl Question {
+    /// Returns the model's answer, if there is a model.
+    pub(crate) fn cost(&self) -> Option<Cost> {
+        self.structure.cost(&self.workload, &self.machine).ok()
+    }
+
+    /// Returns the same question for another structure.
+    pub(crate) fn with(&self, structure: Structure) -> Question {
+        Question { structure, ..*self }
+    }
+}
+
+/// Returns the number of distinct keys in a range of the tree with these contents, if a record
+/// stands for the same number of keys everywhere. The oldest runs of a range contain no key twice.
+pub(crate) fn different(held: &Holdings, everything: DistinctKeys) -> f64 {
+    let each = everything.keys / everything.records.max(1.0);
+    let (oldest, all) = (held.oldest_records as f64, held.records as f64);
+    (all * each).clamp(oldest.min(all), all)
+}
+
+/// Returns the model of a keyspace's structure, if there is one.
+pub(crate) fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
+    match &definition.options.structure {
+        structure::Structure::Tiered => Some(Structure::Tiered(setting)),
+        structure::Structure::Levels(options) => match &options.policy {
+            Policy::Samt(fanouts) => fanouts.first().map(|fanout| Structure::Samt { k: fanout.runs }),
+            Policy::Cola { ratio } => Some(Structure::Cola { ratio: *ratio }),
+            Policy::Leveled { ratio } => Some(Structure::Levelled { ratio: *ratio }),
+            Policy::Never => None,
+        },
+        structure::Structure::Hashed(options) => Some(match options.form {
+            HashedForm::Silt => Structure::Hashed {
+                index: match options.index {
+                    IndexKind::PaCHash => HashIndex::PaCHash,
+                    IndexKind::Trie => HashIndex::Trie,
+                },
+            },
+            HashedForm::Boa { lambda, refined } => Structure::Boa {
+                lambda: lambda.into(),
+                refined,
+            },
+            HashedForm::Bot { lambda } => Structure::Bot {
+                lambda: lambda.into(),
+            },
+        }),
+        structure::Structure::Paged(_) | structure::Structure::Volatile(_) => None,
+    }
+}
+
+/// Converts observations to the workload of a model.
+pub(crate) fn workload(seen: &KeyspaceSeen) -> Workload {
+    let total = seen.total();
+    let puts = total.puts as f64;
+    Workload {
+        keys: (seen.keys as f64).max(2.0),
+        key_bytes: seen.key_bytes.max(1.0),
+        value_bytes: seen.value_bytes,
+        skew: seen.skew(),
+        operations: Operations {
+            inserts: puts * seen.new_keys,
+            updates: puts * (1.0 - seen.new_keys),
+            deletes: total.deletes as f64,
+            hits: total.hits as f64,
+            misses: total.misses as f64,
+            scans: total.scans as f64,
+        },
+        scan_records: total.scanned as f64 / total.scans.max(1) as f64,
+        ..Workload::default()
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    fn held(oldest: u64, records: u64) -> Holdings {
+        Holdings {
+            records,
+            oldest_records: oldest,
+            ..Holdings::default()
+        }
+    }
+
+    #[test]
+    fn keys_are_told_from_versions() {
+        let counted = |keys, records| DistinctKeys { keys, records };
+        let of = |oldest, records| different(&held(oldest, records), counted(3000.0, 4000.0));
+        assert_eq!(of(1000, 4000), 3000.0);
+        assert_eq!(of(500, 2000), 1500.0, "a half of it");
+        assert_eq!(of(1900, 2000), 1900.0, "its oldest runs have more");
+        assert_eq!(different(&held(0, 0), counted(0.0, 0.0)), 0.0);
+        assert_eq!(
+            different(&held(5, 9), counted(12.0, 9.0)),
+            9.0,
+            "a record is one key at most"
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Advice on the settings of an open store: how the engine asks for it, applies it, and observes the
+//! effect; and the settings that the store chose.
+
+use super::{Engine, Tally};
+use crate::advise::advice::watch::{Counted, Step, Watch};
+use crate::advise::advice::{Advice, KEPT, Open, Outcome, Trial, refused};
+use crate::advise::choices::{Choice, structure};
+use crate::error::Result;
+use crate::options::store::RecordShare;
+use alluvium_base::Purpose;
+use alluvium_model::structures::{Cost, Setting, Structure};
+use std::sync::atomic::Ordering;
+
+impl Engine {
+    /// Returns the store's choices with their reasons.
+    pub(crate) fn choices(&self) -> Vec<Choice> {
+        let mut all = self.chosen.clone();
+        if self.memory_budget() > 0 {
+            // The result depends on nothing that changes while the store is open.
+            all.extend(
+                self.chosen_structure
+                    .get_or_init(|| structure(&self.plan))
+                    .clone(),
+            );
+        }
+        all
+    }
+
+    /// Returns the share with the lowest predicted cost for the observed workload. Returns `None`
+    /// if the improvement on the present share is within the band of uncertainty, or if there is no
+    /// model.
+    pub(crate) fn advise(&self) -> Result<Option<Advice>> {
+        let Some((_, question)) = self.question()? else {
+            return Ok(None);
+        };
+        let Some(now) = question.cost() else {
+            return Ok(None);
+        };
+        let mut best: Option<(Advice, Cost)> = None;
+        for choice in Structure::CHOICES {
+            let Structure::Tiered(Setting { records_share, .. }) = choice else {
+                continue;
+            };
+            let Some((advice, cost)) = question.at_share(records_share) else {
+                continue;
+            };
+            let is_better = |(_, best): &(Advice, Cost)| cost.total_ns.middle < best.total_ns.middle;
+            if best.as_ref().is_none_or(is_better) {
+                best = Some((advice, cost));
+            }
+        }
+        let worth = best.filter(|(_, cost)| cost.total_ns.p90 < now.total_ns.middle);
+        Ok(worth.map(|(advice, _)| advice))
+    }
+
+    /// Returns the predicted device reads per lookup for a share of the record cache. Returns
+    /// `None` if there is no model.
+    pub(crate) fn advice_for(&self, record_share: f64) -> Result<Option<Advice>> {
+        let share = Advice {
+            record_share,
+            p10: 0.0,
+            predicted: 0.0,
+            p90: 0.0,
+        };
+        share.check()?;
+        let question = self.question()?;
+        Ok(question.and_then(|(_, question)| Some(question.at_share(record_share)?.0)))
+    }
+
+    /// Applies advice to the record cache's share, and starts to observe the effect.
+    pub(crate) fn apply_advice(&self, advice: &Advice) -> Result<()> {
+        self.health()?;
+        advice.check()?;
+        if self.memory_budget() == 0 {
+            return Err(refused("the store has no memory limit: it is a simulation"));
+        }
+        let now = self.counted();
+        let mut state = self.trials.state.lock();
+        if state.open.is_some() {
+            let why = "a change is being watched: apply the next one when that has ended";
+            return Err(refused(why));
+        }
+        let (before, share_before) = self.record_share();
+        let measured = now.since(&state.since);
+        self.set_record_share(RecordShare::Fixed(advice.record_share))?;
+        state.open = Some(Open {
+            watch: Watch::new(advice, measured, now),
+            before,
+        });
+        if state.trials.len() == KEPT {
+            state.trials.pop_front();
+        }
+        state.trials.push_back(Trial {
+            advice: *advice,
+            share_before,
+            began_ms: now.at_ms,
+            ended_ms: None,
+            before: measured,
+            measured: None,
+            outcome: Outcome::Watched,
+        });
+        self.trials.is_watching.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Evaluates the change being observed, and ends the observation if it can be decided.
+    pub(crate) fn watch_trial(&self) -> Result<()> {
+        if !self.trials.is_watching.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let now = self.counted();
+        let mut state = self.trials.state.lock();
+        let Some(open) = &mut state.open else {
+            return Ok(());
+        };
+        let step = open.watch.look(now);
+        let before = open.before;
+        let measured = open.watch.measured();
+        let outcome = match step {
+            Step::Wait => Outcome::Watched,
+            Step::End(outcome) => outcome,
+        };
+        if outcome.is_rolled_back() {
+            self.set_record_share(before)?;
+        }
+        let trial = state.trials.back_mut().expect("N12: it is the last");
+        trial.measured = measured;
+        trial.outcome = outcome;
+        if outcome != Outcome::Watched {
+            trial.ended_ms = Some(now.at_ms);
+            state.open = None;
+            state.since = now;
+            self.trials.is_watching.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn counted(&self) -> Counted {
+        let of = |tally| self.tallies.of(tally);
+        Counted {
+            at_ms: self.time.peek(),
+            lookups: of(Tally::Gets) + of(Tally::MultiGetKeys),
+            reads: self.device_stats().of(Purpose::Lookup).reads,
+        }
+    }
+}
