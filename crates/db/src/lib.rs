@@ -46,12 +46,11 @@
 //!
 //! *Read in this order*, from the public interface down: `admin/` (opening, backups, repair,
 //! statistics); `transaction/` ([`Transaction`], [`WriteSet`]); `db.rs` ([`Db`]); `keyspace/`
-//! ([`Keyspace`], [`Snapshot`], [`Reads`]); `read/` ([`Iter`], futures); `shared.rs` (state shared by
-//! all handles); `background/` (threads); `write/` ([`WriteBatch`], asynchronous commits);
-//! `engine/`, the engine proper, which starts no threads; `advise/` (predicted
-//! costs, advice); `locking/`
-//! (locks and access sets); `schema/` (catalog, formats, manifest); `options/` ([`Options`]);
-//! `error.rs`. No two of them import each other.
+//! ([`Keyspace`], [`Snapshot`], [`Reads`]); `read/` ([`Iter`], futures); `shared.rs` (state shared
+//! by all handles); `background/` (threads); `write/` ([`WriteBatch`], asynchronous commits);
+//! `engine/`, the engine proper, which starts no threads; `advise/` (predicted costs, advice);
+//! `locking/` (locks and access sets); `schema/` (catalog, formats, manifest); `options/`
+//! ([`Options`]); `error.rs`. No two of them import each other.
 //!
 //! Invariants (those of the engine are in its module header):
 //!

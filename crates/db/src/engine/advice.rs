@@ -1,5 +1,5 @@
-//! Advice on the settings of an open store: how the engine asks for it, applies it, and observes the
-//! effect; and the settings that the store chose.
+//! Advice on the settings of an open store: how the engine asks for it, applies it, and observes
+//! the effect; and the settings that the store chose.
 
 use super::{Engine, Tally};
 use crate::advise::advice::watch::{Counted, Step, Watch};

@@ -5,7 +5,9 @@
 //! *Does not know*: how a write is executed, which is the engine's task.
 //!
 //! *Read in this order*: this file, `batch.rs`, `ingest.rs`; `snapshot.rs` and `reads.rs` (reads of
-//! several keyspaces through their handles). `options/keyspace.rs` has the options of a new one.
+//! several keyspaces through their handles).
+//!
+//! The options of a new keyspace are in `options/keyspace.rs`.
 
 mod batch;
 mod ingest;

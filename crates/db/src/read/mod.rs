@@ -5,8 +5,10 @@
 //!
 //! *Does not know*: the handles from which a read is started.
 //!
-//! *Read in this order*: `value.rs`, `pin.rs`, `iter.rs`, `unordered.rs`, `futures/`. Snapshots and
-//! sets of concurrent reads are in `keyspace/`, because they read through its handles.
+//! *Read in this order*: `value.rs`, `pin.rs`, `iter.rs`, `unordered.rs`, `futures/`.
+//!
+//! Snapshots and sets of concurrent reads are in `keyspace/`, because they read through its
+//! handles.
 
 pub(crate) mod futures;
 pub(crate) mod iter;

@@ -4,8 +4,10 @@
 //!
 //! *Does not know*: keyspaces and other handles: `keyspace/batch.rs` adds the writes to a batch.
 //!
-//! *Read in this order*: `batch.rs`, `async_commit.rs`. Writes that see themselves before they are
-//! committed are in `transaction/write_set/`, loads of sorted data in `keyspace/ingest.rs`.
+//! *Read in this order*: `batch.rs`, `async_commit.rs`.
+//!
+//! Writes that see themselves before they are committed are in `transaction/write_set/`, loads of
+//! sorted data in `keyspace/ingest.rs`.
 
 pub(crate) mod async_commit;
 pub(crate) mod batch;

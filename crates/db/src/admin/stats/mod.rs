@@ -7,7 +7,9 @@
 //! *Read in this order*: this file, `tiers.rs` (each directory), `tier_outline.rs` (its runs),
 //! `register.rs` (name and meaning of each figure), `list.rs` (all figures as a list and as a
 //! table), `forecast.rs` (predictions as figures), `publish.rs` (the list for the `metrics` crate,
-//! behind the feature of that name). Latencies are sampled in `engine/latencies.rs`.
+//! behind the feature of that name).
+//!
+//! Latencies are sampled in `engine/latencies.rs`.
 
 mod forecast;
 mod list;

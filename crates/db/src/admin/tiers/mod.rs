@@ -5,8 +5,10 @@
 //! *Does not know*: which data is on which tier; the storage layer compares the marks of
 //! directories.
 //!
-//! *Read in this order*: `options/tier.rs`, this file, `places.rs`; `change_tiers.rs` in the parent
-//! folder changes the tiers of an open store.
+//! *Read in this order*: this file, `places.rs`.
+//!
+//! The options of a tier are in `options/tier.rs`; `admin/change_tiers.rs` changes the tiers of an
+//! open store.
 //!
 //! Invariants:
 //!

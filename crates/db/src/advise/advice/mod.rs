@@ -6,7 +6,9 @@
 //! *Does not know*: how costs are computed (`alluvium_model`), how reads are counted.
 //!
 //! *Read in this order*: `choice.rs` (choice of advice), `watch.rs` (observation of one change),
-//! this file (the changes of a store); `engine/advice.rs` applies and observes them.
+//! this file (the changes of a store).
+//!
+//! `engine/advice.rs` applies a change and observes it.
 //!
 //! Only one setting is worth a change without reopening: the share of the caches' memory for the
 //! record cache. The memory limit is set by the user (`Db::set_memory`); structures are chosen when

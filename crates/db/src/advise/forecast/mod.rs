@@ -7,7 +7,9 @@
 //! *Does not know*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
 //!
 //! *Read in this order*: `question.rs` (model inputs), `truth.rs` (measurements), `history.rs`
-//! (past hours), this file (comparison); `engine/forecast.rs` fills in what the engine counts.
+//! (past hours), this file (comparison).
+//!
+//! `engine/forecast.rs` passes in what the engine counts.
 //!
 //! A prediction is a pure function of its inputs. For each hour, the store therefore keeps only the
 //! inputs and the counters at its beginning. Predictions are computed on request.

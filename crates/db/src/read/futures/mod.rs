@@ -6,8 +6,9 @@
 //! *Does not know*: how a key is found (`engine/lookup/`), and which thread commits
 //! (`write/async_commit.rs`).
 //!
-//! *Read in this order*: `read.rs` ([`Get`] and [`MultiGet`]), `write.rs` ([`Write`]); then
-//! `background/reactor.rs`, which waits for the device while tasks sleep.
+//! *Read in this order*: `read.rs` ([`Get`] and [`MultiGet`]), `write.rs` ([`Write`]).
+//!
+//! `background/reactor.rs` waits for the device while tasks sleep.
 //!
 //! A read that finds everything in memory is ready at its first poll and never uses its waker. A
 //! read that must wait registers its waker with the read of the cache, and registers that cache
