@@ -34,8 +34,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadCopy`] if the copied data is damaged; [`Error::Storage`] if the directory holds
-    /// files; I/O errors. After an error, the files already copied are removed as far as possible.
+    /// [`Error::BadCopy`](crate::Error::BadCopy) if the copied data is damaged;
+    /// [`Error::Storage`](crate::Error::Storage) if the directory holds files; I/O errors. After an
+    /// error, the files already copied are removed as far as possible.
     pub fn checkpoint_to(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.checkpoint_to_with(path, |_| ())
     }

@@ -132,13 +132,19 @@ mod tests {
         let found = found("crates/db/src/engine/record_cache/forget.rs", text);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("crates/db/src/engine/record_cache/mod.rs:5: the header says"));
-        assert!(found[0].contains("\"tree\", and crates/db/src/engine/record_cache/forget.rs:2 imports trees"));
+        assert!(
+            found[0].contains("\"tree\", and crates/db/src/engine/record_cache/forget.rs:2 imports trees")
+        );
     }
 
     #[test]
     fn a_module_of_the_same_crate_counts_and_clauses_tests_and_other_folders_do_not() {
         assert_eq!(
-            found("crates/db/src/engine/record_cache/a.rs", "use crate::model::Cost;").len(),
+            found(
+                "crates/db/src/engine/record_cache/a.rs",
+                "use crate::model::Cost;"
+            )
+            .len(),
             1
         );
         for (path, text) in [
