@@ -1,6 +1,5 @@
 //! Errors of starting a server, and errors of commands.
 
-use crate::model::format::Damaged;
 use alluvium::ErrorKind;
 use std::borrow::Cow;
 use std::fmt;
@@ -157,11 +156,5 @@ impl fmt::Display for Failure {
 impl From<alluvium::Error> for Failure {
     fn from(error: alluvium::Error) -> Failure {
         Failure::Store(error)
-    }
-}
-
-impl From<Damaged> for Failure {
-    fn from(damaged: Damaged) -> Failure {
-        Failure::Refused(Cow::Owned(format!("ERR {damaged}")))
     }
 }

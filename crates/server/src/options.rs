@@ -1,8 +1,7 @@
 //! Options for starting a server. The defaults suit clients on the same machine.
 
-use crate::LogLevel;
 use crate::access::{Clock, UserFile};
-use crate::resp;
+use crate::log_level::LogLevel;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -80,18 +79,6 @@ impl Default for Limits {
             output: 512 << 20,
             transaction: 256 << 20,
             memory: None,
-        }
-    }
-}
-
-impl Limits {
-    /// Returns the limits for the parser of the Redis protocol.
-    pub(crate) fn of_requests(&self) -> resp::Limits {
-        resp::Limits {
-            bytes: self.request,
-            argument: self.request,
-            arguments: self.arguments,
-            line: 64 << 10,
         }
     }
 }

@@ -1,14 +1,14 @@
 //! State shared by all connections of a server: the store, clients, counters, settings.
 
-use crate::LogLevel;
 use crate::access::{Access, User};
-use crate::backups::Backups;
 use crate::forecast::Forecasts;
+use crate::log_level::LogLevel;
 use crate::monitor::Monitors;
 use crate::net::{self, Address, Budget, Language, Load};
 use crate::options::{Limits, ServerOptions};
-use crate::pause::Pause;
 use crate::redis;
+use crate::redis::backups::Backups;
+use crate::redis::pause::Pause;
 use crate::sampler::Samples;
 use crate::slowlog::SlowLog;
 use crate::store::Store;
@@ -48,7 +48,7 @@ pub(crate) struct Counters {
     pub(crate) items_touched: AtomicU64,
     pub(crate) item_flushes: AtomicU64,
     /// Further counters of item commands.
-    pub(crate) items: crate::memcached::Counts,
+    pub(crate) items: crate::item_counts::Counts,
 }
 
 /// The state of a connection that other connections can see.
@@ -410,11 +410,11 @@ impl Shared {
     }
 
     /// Sets the backup directory from the options.
-    pub(crate) fn place_backups(&self, options: &ServerOptions) -> crate::Result<()> {
+    pub(crate) fn place_backups(&self, options: &ServerOptions) -> crate::error::Result<()> {
         match &options.backup_directory {
             Some(directory) => {
                 let placed = self.backups.set_directory(directory);
-                placed.map_err(|why| crate::Error::BackupDirectory { why })
+                placed.map_err(|why| crate::error::Error::BackupDirectory { why })
             }
             None => Ok(()),
         }

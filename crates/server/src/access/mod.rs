@@ -9,7 +9,7 @@
 //!
 //! *Read in this order*: `users.rs` (all users), `user.rs` (one user, as its connections see it),
 //! `rules.rs` and `selector.rs` (the meaning of the words in a rule), `denied.rs` (ACL LOG),
-//! `delays.rs` and `clock.rs` (wrong passwords).
+//! `delays.rs` and `clock.rs` (wrong passwords), `glob.rs` (patterns of names).
 //!
 //! Invariants:
 //!
@@ -23,6 +23,7 @@
 mod clock;
 mod delays;
 mod denied;
+pub(crate) mod glob;
 mod rules;
 mod selector;
 mod user;

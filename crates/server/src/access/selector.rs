@@ -1,8 +1,8 @@
 //! A selector: the commands and keys that a user may access, which is the part of a rule besides
 //! passwords.
 
+use super::glob;
 use super::rules::Wrong;
-use crate::glob;
 use crate::redis::catalog::{Asked, CATALOG, Id, Need};
 use crate::redis::classes::{self, Classes};
 use std::collections::BTreeMap;

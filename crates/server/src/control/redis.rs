@@ -3,9 +3,9 @@
 use super::request::{Direction, Error, Kind, Redis, RedisKey, RedisKind, Reply, Result, Scan, What};
 use super::session::{Hear, add};
 use crate::error::Failure;
-use crate::model::{self, Collection, Entry, Found, format};
 use crate::options::KeyLayout;
 use crate::redis::{execute, score_text};
+use crate::store::model::{self, Collection, Entry, Found, format};
 use crate::store::{self, DATABASES, Store, numbers_of};
 use alluvium::{Db, Keyspace, Snapshot, Unordered};
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use super::request::{
     TierChange, Unordered, What,
 };
 use super::transact::Transacting;
-use crate::model::format;
 use crate::store;
+use crate::store::model::format;
 use alluvium::{Db, Ingest, Keyspace, Progress, Structure, TierOptions, WriteBatch};
 use serde_json::Value;
 use std::ffi::OsStr;

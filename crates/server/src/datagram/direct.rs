@@ -4,7 +4,7 @@
 use super::format::{self, Operation, Way};
 use super::frames::Frames;
 use super::port::Port;
-use crate::cached::Content;
+use crate::cache::Content;
 use alluvium_hashes::mica::{Answerer, Asker, ring};
 use smallvec::SmallVec;
 use std::net::{SocketAddr, UdpSocket};

@@ -3,7 +3,7 @@
 use super::format::{self, Datagram, Directory, Header, Operation, Outcome, SharedKey, Way};
 use super::frames::Frames;
 use super::repeats::{Repeats, Seen};
-use crate::cached::{Content, Head};
+use crate::cache::{Content, Head};
 use alluvium::cache::MAX_KEY_BYTES;
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cached::CacheMemory;
+    use crate::cache::CacheMemory;
     use alluvium_device::datagrams::Burst;
 
     fn header(operation: Operation, sequence: u32) -> Header {

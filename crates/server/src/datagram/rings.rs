@@ -5,7 +5,7 @@ use super::client::{DatagramAnswer, DatagramRequest, collect};
 use super::direct::{BURST, Bell, Direction, Handovers, pause};
 use super::format::{self, Datagram, Directory, Header, Outcome, Way};
 use super::port::Port;
-use crate::cached::Cached;
+use crate::cache::Cached;
 use crate::error::{Error, Result};
 use alluvium_base::checksum::seeded;
 use alluvium_hashes::mica::{Answerer, Asker, ring};

@@ -3,7 +3,7 @@
 use super::direct::{BURST, Bell, Direction, Handovers};
 use super::format::{Directory, SharedKey};
 use super::port::Port;
-use crate::cached::Cached;
+use crate::cache::Cached;
 use crate::error::{Error, Result};
 use crate::options::Exposure;
 use alluvium_device::datagrams::{Burst, receive_trains};

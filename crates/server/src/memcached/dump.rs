@@ -2,9 +2,9 @@
 
 use super::request::{Request, number};
 use crate::error::Failure;
-use crate::model::format;
+use crate::net::waits;
 use crate::store::Store;
-use crate::waits;
+use crate::store::model::format;
 use alluvium::Unordered;
 
 /// Approximate size of a page in bytes.

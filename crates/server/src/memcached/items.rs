@@ -2,7 +2,7 @@
 
 use super::run::Access;
 use crate::error::Failure;
-use crate::model::format::{self, Item};
+use crate::store::model::format::{self, Item};
 use crate::store::{Mode, Store, Wanted, Working};
 use alluvium::{Durability, Value, WriteBatch};
 use smallvec::SmallVec;

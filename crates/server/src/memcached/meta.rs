@@ -4,14 +4,14 @@ mod arithmetic;
 
 pub(super) use arithmetic::arithmetic;
 
-use super::counts::{Counts, count};
 use super::items::{CLAIMED, Change, Items, Keeps, STALE};
 use super::request::{Request, number};
 use super::run::Access;
 use super::text::{BAD_LINE, key};
 use crate::error::Failure;
-use crate::model::format::{Item, encode_item};
+use crate::item_counts::{Counts, count};
 use crate::shared::Counters;
+use crate::store::model::format::{Item, encode_item};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::borrow::Cow;

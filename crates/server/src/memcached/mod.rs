@@ -2,7 +2,7 @@
 //!
 //! *Knows*: the syntax of requests, their effects on items, their replies.
 //!
-//! *Does not know*: sockets; the encoding of an item in the store (`model/format.rs`).
+//! *Does not know*: sockets; the encoding of an item in the store (`store/model/format.rs`).
 //!
 //! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `run.rs`
 //! (requests that are executed together) and `outcome.rs` (their progress), `items.rs` (operations
@@ -15,7 +15,6 @@
 //! ```
 
 pub(crate) mod cached;
-mod counts;
 mod dump;
 mod execute;
 mod items;
@@ -29,5 +28,4 @@ mod stats;
 mod text;
 
 pub(crate) use cached::CachedSession;
-pub(crate) use counts::Counts;
 pub(crate) use session::Session;

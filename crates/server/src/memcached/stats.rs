@@ -2,11 +2,11 @@
 
 use super::request::{Request, number};
 use crate::error::Failure;
-use crate::model::format;
 use crate::net::Language;
+use crate::net::waits;
 use crate::process;
 use crate::shared::{Common, Shared};
-use crate::waits;
+use crate::store::model::format;
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 

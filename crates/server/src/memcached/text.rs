@@ -1,11 +1,11 @@
 //! The text commands.
 
-use super::counts::{Counts, Direction, count};
 use super::items::{self, Change, Items, Keeps, StoredItems};
 use super::request::{MAX_KEY, Request, flags, number};
 use crate::error::Failure;
-use crate::model::format::{Item, encode_item};
+use crate::item_counts::{Counts, Direction, count};
 use crate::shared::{Counters, Shared};
+use crate::store::model::format::{Item, encode_item};
 use std::sync::atomic::Ordering;
 
 type Done = Result<(), Failure>;

@@ -3,7 +3,7 @@
 use super::connection::{Connection, Turn};
 use super::pool::{Driven, Message, Pool, Seat};
 use super::syncer::Syncer;
-use crate::waits;
+use super::waits;
 use alluvium::GatheredReads;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;

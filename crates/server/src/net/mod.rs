@@ -9,7 +9,7 @@
 //! connections), `pool.rs` (threads), `syncer.rs` (replies that wait for the disk), `budget.rs` and
 //! `keeper.rs` (the memory of all connections, and which are closed to free it), `turns.rs` (long
 //! writes), `acceptor.rs`, `transport.rs` (TLS), `socket.rs` (TCP and Unix domain sockets),
-//! `input.rs`.
+//! `input.rs`, `waits.rs` (threads that are about to wait for the store).
 //!
 //! Invariants:
 //!
@@ -35,6 +35,7 @@ mod socket;
 mod syncer;
 mod transport;
 mod turns;
+pub(crate) mod waits;
 
 pub(crate) use acceptor::{Acceptor, Control, Language, Listener, Sessions, keep_alive};
 pub(crate) use address::Address;

@@ -15,7 +15,7 @@ use super::budget::Budget;
 use super::connection::{self, Connection, Turn, panic_text};
 use super::event_loop::Driver;
 use super::input;
-use crate::waits::{self, OnWait};
+use super::waits::{self, OnWait};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

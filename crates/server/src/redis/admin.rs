@@ -4,13 +4,13 @@ use super::args::{double, integer};
 use super::connection::unknown_subcommand;
 use super::limits;
 use super::session::Session;
-use crate::LogLevel;
+use crate::access::glob;
 use crate::error::Failure;
-use crate::glob;
+use crate::log_level::LogLevel;
+use crate::net::waits;
 use crate::resp::{Args, Reply, number};
 use crate::shared::Shared;
 use crate::store::Waits;
-use crate::waits;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -59,7 +59,7 @@ static SETTINGS: &[Setting] = &[
     }),
     setting("client-output-buffer-limit", limits::client_output, limits::set_client_output),
     fixed("databases", |_| crate::store::DATABASES.to_string()),
-    fixed("dbfilename", |_| crate::backups::NAME.to_owned()),
+    fixed("dbfilename", |_| super::backups::NAME.to_owned()),
     setting("dir", |shared| shared.backups.directory().map_or_else(String::new, |path| path.display().to_string()), |shared, text| {
         let path = Path::new(OsStr::from_bytes(text));
         shared.backups.set_directory(path).map_err(|why| Failure::Refused(Cow::Owned(why)))

@@ -2,11 +2,11 @@
 
 use super::args::{integer, is};
 use super::connection::{set_name, unknown_subcommand};
+use super::pause::Scope;
 use super::session::{ReplyMode, Session};
 use crate::access::{Access, User};
 use crate::error::Failure;
 use crate::net::Language;
-use crate::pause::Scope;
 use crate::resp::{Args, Reply};
 use crate::shared::Client;
 use std::borrow::Cow;

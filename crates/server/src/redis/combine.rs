@@ -3,11 +3,11 @@
 
 use super::pages::PAGE;
 use crate::error::Failure;
-use crate::model::Collection;
-use crate::model::format::{self, InnerKey};
+use crate::net::waits;
 use crate::resp::{Progress, Reply, Tail};
+use crate::store::model::Collection;
+use crate::store::model::format::{self, InnerKey};
 use crate::store::{Direction, Store, Transaction};
-use crate::waits;
 use alluvium::{Keyspace, Snapshot};
 
 /// Number of members that are looked up in other sets at once.

@@ -7,10 +7,10 @@ use super::names;
 use super::session::Session;
 use super::subcommands;
 use super::table::{self, Action, Command};
+use crate::access::glob;
 use crate::error::Failure;
-use crate::glob;
-use crate::model::{Collection, Entry, Kind, format};
 use crate::resp::{Args, Reply, number};
+use crate::store::model::{Collection, Entry, Kind, format};
 use crate::store::{Direction, Transaction};
 
 type Done = Result<(), Failure>;

@@ -9,9 +9,9 @@
 
 use super::args::check_room;
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
-use crate::model::{Collection, Kind};
 use crate::resp::Reply;
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Collection, Kind};
 use crate::store::{Direction, Pair, Transaction};
 use std::collections::BTreeSet;
 

@@ -2,10 +2,10 @@
 
 use super::table::Command;
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
-use crate::model::{Collection, Kind};
 use crate::resp::Args;
 use crate::store::Transaction;
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Collection, Kind};
 
 /// Where a command names elements of its key: the index of the first, and the step.
 struct Named {

@@ -3,8 +3,8 @@
 use super::args::{Options, integer, is};
 use super::texts::Texts;
 use crate::error::Failure;
-use crate::model::Entry;
 use crate::resp::{Args, Reply};
+use crate::store::model::Entry;
 use std::borrow::Cow;
 
 type Done = Result<(), Failure>;

@@ -6,9 +6,9 @@ use super::pages::{self, Show, Stretch};
 use super::strings::{AT_ONCE, float_sum};
 use super::walks::{self, Wish};
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
-use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply, Version, number};
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Collection, Kind};
 use crate::store::{Pair, Transaction};
 use smallvec::SmallVec;
 

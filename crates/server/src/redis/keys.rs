@@ -3,8 +3,8 @@
 use super::args::{Options, integer, is, name};
 use super::texts::Texts;
 use crate::error::Failure;
-use crate::model::{Collection, Entry, Kind, format};
 use crate::resp::{Args, Reply};
+use crate::store::model::{Collection, Entry, Kind, format};
 use crate::store::{Counting, DATABASES, Direction, Staging, Transaction};
 
 type Done = Result<(), Failure>;

@@ -4,10 +4,10 @@ use super::args::{integer, is};
 use super::connection::unknown_subcommand;
 use super::session::Session;
 use crate::error::Failure;
-use crate::model::{Collection, Entry, Kind, format};
 use crate::process;
 use crate::resp::{Args, Reply};
 use crate::shared::Shared;
+use crate::store::model::{Collection, Entry, Kind, format};
 use crate::store::{DATABASES, Direction, Transaction};
 
 type Done = Result<(), Failure>;

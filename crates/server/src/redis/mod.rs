@@ -10,7 +10,8 @@
 //! `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`, `sets.rs`, `lists/`, `sorted/`, `ordered.rs`
 //! (extensions to Redis); `catalog.rs`, `classes.rs` and `permission.rs` (permissions), `acl.rs`;
 //! `connection.rs`, `transactions.rs`, `interactive.rs` (BEGIN and COMMIT) and `asked.rs`
-//! (permissions checked again at COMMIT), `admin.rs`, `saving.rs`, `clients.rs`, `info/`,
+//! (permissions checked again at COMMIT), `admin.rs`, `saving.rs` and `backups.rs`, `clients.rs` and
+//! `pause.rs`, `info/`,
 //! `watching.rs` (MONITOR); `direct.rs` (commands without a connection); `cached/` (a connection to
 //! a cache).
 //!
@@ -22,6 +23,7 @@ mod acl;
 mod admin;
 mod args;
 mod asked;
+pub(crate) mod backups;
 mod batch;
 mod bitfield;
 mod bits;
@@ -49,6 +51,7 @@ mod numbered;
 mod ordered;
 mod pages;
 mod paging;
+pub(crate) mod pause;
 mod permission;
 mod saving;
 mod session;

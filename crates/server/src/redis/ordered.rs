@@ -4,9 +4,9 @@ use super::args::{Options, check_room, integer, is};
 use super::connection::unknown_subcommand;
 use super::walks::read;
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
-use crate::model::{Entry, Found};
 use crate::resp::{Args, Reply};
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Entry, Found};
 use crate::store::{Direction, Transaction};
 use std::borrow::Cow;
 

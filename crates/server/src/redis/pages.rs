@@ -9,10 +9,10 @@
 
 use super::args::check_room;
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
+use crate::net::waits;
 use crate::resp::{Progress, Reply, Tail, Version};
+use crate::store::model::format::{self, InnerKey};
 use crate::store::{Direction, Transaction};
-use crate::waits;
 use alluvium::{Iter, Keyspace};
 
 /// Approximate size of a page in bytes.

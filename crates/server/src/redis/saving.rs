@@ -1,10 +1,10 @@
 //! BGSAVE, SAVE and LASTSAVE: backups into the directory set by `--backup-dir` or `CONFIG SET dir`.
 
+use super::backups::Backups;
 use super::session::Session;
-use crate::backups::Backups;
 use crate::error::Failure;
+use crate::net::waits;
 use crate::resp::{Args, Reply};
-use crate::waits;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 

@@ -7,9 +7,9 @@ use super::hashes::random_count;
 use super::pages::{self, PAGE, Show, Stretch};
 use super::walks::{self, Wish};
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
-use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply};
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Collection, Kind};
 use crate::store::{Staging, Transaction, Working};
 use smallvec::SmallVec;
 

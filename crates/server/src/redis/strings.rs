@@ -4,8 +4,8 @@ use super::args::{Options, check_room, double, integer, is, name, wrong_number};
 use super::expiry::{Unit, moment};
 use super::texts::Texts;
 use crate::error::Failure;
-use crate::model::Entry;
 use crate::resp::{Args, Reply, number};
+use crate::store::model::Entry;
 use crate::store::{Store, Working};
 
 type Done = Result<(), Failure>;

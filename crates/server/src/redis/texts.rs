@@ -2,7 +2,7 @@
 
 use super::strings;
 use crate::error::Failure;
-use crate::model::{Entry, Text};
+use crate::store::model::{Entry, Text};
 use crate::store::{Store, Transaction, Working};
 
 /// Reads and writes strings. Keys may also hold other types.

@@ -7,13 +7,13 @@
 
 use super::args::{Options, integer, is, too_long};
 use super::pages::PAGE;
+use crate::access::glob;
 use crate::error::Failure;
-use crate::glob;
-use crate::model::format::{self, InnerKey};
-use crate::model::{Entry, Found, Text};
+use crate::net::waits;
 use crate::resp::{Args, Progress, Reply, Tail, number};
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Entry, Found, Text};
 use crate::store::{Direction, Pair, Transaction};
-use crate::waits;
 use alluvium::{Iter, Snapshot, Unordered};
 
 type Done = Result<(), Failure>;

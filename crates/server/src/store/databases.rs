@@ -7,7 +7,7 @@
 //! which it chose them is still current (S24).
 
 use super::DATABASES;
-use crate::model::format;
+use super::model::format;
 use alluvium::{Keyspace, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,10 +1,10 @@
 //! Operations on typed keys within a transaction.
 
 use super::lookups::Lookups;
+use super::model::format;
+use super::model::{Collection, Entry, Kind, Text};
 use super::transaction::Transaction;
 use crate::error::Failure;
-use crate::model::format;
-use crate::model::{Collection, Entry, Kind, Text};
 
 impl Transaction<'_> {
     /// Returns the content of a key.

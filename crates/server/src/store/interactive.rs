@@ -8,13 +8,13 @@
 
 use super::databases::{Numbers, database_of};
 use super::marks::MarkChanges;
+use super::model::format::{self, InnerKey};
 use super::records::Home;
 use super::transaction::{Outcome, Transaction, moment};
 use super::within::{Changes, Within};
 use super::{Mode, Store, Wanted};
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
-use crate::waits;
+use crate::net::waits;
 use alluvium::{Durability, Error, TransactionOptions};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

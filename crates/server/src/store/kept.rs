@@ -5,9 +5,9 @@
 //! used only by commands that access it as a collection. Before any other command it is written as
 //! usual ([`Transaction::settle`]).
 
+use super::model::Collection;
+use super::model::format::{self, InnerKey};
 use super::transaction::Transaction;
-use crate::model::Collection;
-use crate::model::format::{self, InnerKey};
 
 /// The kept record, if any.
 #[derive(Debug, Default)]
@@ -110,8 +110,8 @@ impl Transaction<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Kind;
     use crate::options::KeyLayout;
+    use crate::store::model::Kind;
     use crate::store::{Mode, Store, Wanted};
     use alluvium::Options;
 

@@ -4,8 +4,8 @@
 //! The layout is recorded as the format version, so a program that does not know hashed keys
 //! refuses the store.
 
+use super::model::format;
 use crate::error::Error;
-use crate::model::format;
 use crate::options::KeyLayout;
 use alluvium::{Db, HashedOptions, Keyspace, KeyspaceOptions, Structure};
 
@@ -56,7 +56,7 @@ pub(super) struct Found {
 /// # Errors
 /// [`Error::InOrder`] if the store has ordered keys and hashed ones are requested;
 /// [`Error::SnapshotInOrder`] if a snapshot may contain ordered keys.
-pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::Result<Found> {
+pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<Found> {
     let data = existing(db, super::DATA)?;
     let version = match &data {
         Some(data) => data.get(&format::version_key()[..])?,
@@ -106,7 +106,7 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::Result<Found> {
 impl Found {
     /// Records the decision, and returns the keyspace of memcached's items. After a crash in
     /// between, the next start completes it.
-    pub(super) fn settle(&self, db: &Db, data: &Keyspace) -> crate::Result<Keyspace> {
+    pub(super) fn settle(&self, db: &Db, data: &Keyspace) -> crate::error::Result<Keyspace> {
         if self.layout == KeyLayout::AsStored {
             return Ok(db.keyspace(super::ITEMS)?);
         }

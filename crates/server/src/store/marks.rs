@@ -9,7 +9,7 @@
 //! collections.
 
 use super::DATABASES;
-use crate::model::format;
+use super::model::format;
 use alluvium::{Keyspace, Result};
 use parking_lot::RwLock;
 use std::collections::BTreeSet;

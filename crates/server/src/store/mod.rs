@@ -6,7 +6,8 @@
 //! *Does not know*: protocols, connections, replies.
 //!
 //! *Read in this order*: `transaction.rs` (reads and writes of commands), `entries.rs` (typed keys
-//! on top of it), `kept.rs` (decoded records in pipelines), `scan.rs` (walks), `layout.rs`,
+//! on top of it), `kept.rs` (decoded records in pipelines), `scan.rs` (walks), `cursors.rs` (their cursors), `model/`
+//! (the encoding of data types in keys), `layout.rs`,
 //! `records.rs`, `own_records.rs` and `walking.rs` (unordered records), `locks.rs`, `databases.rs`
 //! (SWAPDB), `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections
 //! larger than a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands),
@@ -31,6 +32,7 @@
 //!   or, if it holds none, that the database had when its keys were read.
 
 mod clock;
+mod cursors;
 mod databases;
 mod entries;
 mod expiring;
@@ -41,6 +43,7 @@ mod layout;
 mod locks;
 mod lookups;
 mod marks;
+pub(crate) mod model;
 mod order;
 mod own_records;
 mod reaper;
@@ -70,13 +73,13 @@ pub(crate) use staging::Staging;
 pub(crate) use transaction::{Outcome, Transaction};
 pub(crate) use working::{Reading, Working};
 
-use crate::cursors::Cursors;
-use crate::model::format;
 use crate::net::Budget;
+use crate::net::waits;
 use crate::options::KeyLayout;
-use crate::waits;
+use crate::store::model::format;
 use alluvium::{Db, Durability, Keyspace, Result, Value};
 
+use cursors::Cursors;
 use expiring::Expiring;
 use locks::Locks;
 use marks::Marks;
@@ -161,7 +164,7 @@ impl Store {
     /// [`Error::InOrder`](crate::Error::InOrder),
     /// [`Error::SnapshotInOrder`](crate::Error::SnapshotInOrder),
     /// [`Error::Newer`](crate::Error::Newer), and errors of the store.
-    pub(crate) fn open(db: &Db, keys: KeyLayout) -> crate::Result<Store> {
+    pub(crate) fn open(db: &Db, keys: KeyLayout) -> crate::error::Result<Store> {
         let found = layout::decide(db, keys)?;
         let data = db.keyspace(DATA)?;
         let items = found.settle(db, &data)?;

@@ -3,9 +3,9 @@
 //! They are kept by record key, as if records were ordered. A walk finds in them what to add to the
 //! records of the store, and a commit derives the keyspace of each record from its key.
 
+use super::model::format::{self, InnerKey};
 use super::records::{Home, Records};
 use super::transaction::moment;
-use crate::model::format::{self, InnerKey};
 use alluvium::{Keyspace, WriteBatch};
 use std::collections::BTreeMap;
 use std::time::SystemTime;

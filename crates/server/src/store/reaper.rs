@@ -6,9 +6,9 @@
 //! processes.
 
 use super::locks::{Mode, Wanted};
+use super::model::format;
 use super::{DATABASES, Store, Transaction};
 use crate::error::Failure;
-use crate::model::format;
 use alluvium::Keyspace;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;

@@ -5,10 +5,10 @@
 
 use super::databases::numbers_of;
 use super::layout::{existing, hashed_options};
+use super::model::format::{self, InnerKey};
 use super::{DATABASES, Reading, Store};
-use crate::model::format::{self, InnerKey};
+use crate::net::waits;
 use crate::options::KeyLayout;
-use crate::waits;
 use alluvium::{Db, Keyspace, Snapshot, Value};
 use smallvec::SmallVec;
 use std::sync::OnceLock;

@@ -1,11 +1,11 @@
 //! Walks over the store merged with a transaction's own writes.
 
+use super::model::format::InnerKey;
 use super::transaction::Transaction;
 use super::vacancies::Vacancies;
 use super::within::WithinWalk;
 use crate::error::Failure;
-use crate::model::format::InnerKey;
-use crate::waits::{self, MayWait};
+use crate::net::waits::{self, MayWait};
 use alluvium::{Iter, WriteSetIter};
 
 /// A key and its value.

@@ -7,10 +7,10 @@
 //! or when the store is next opened. Short collections are not staged: they are written with the
 //! rest of their transaction.
 
+use super::model::format::{self, InnerKey};
 use super::transaction::Transaction;
 use super::{DATABASES, Store, Working};
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
 use alluvium::{Durability, Keyspace, WriteBatch};
 use std::borrow::Cow;
 

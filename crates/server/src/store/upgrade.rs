@@ -8,8 +8,8 @@
 //! of version 3 but denotes hashed records.
 
 use super::DATABASES;
+use super::model::format::{self, InnerKey, Record};
 use crate::error::{Error, Result};
-use crate::model::format::{self, InnerKey, Record};
 use alluvium::{Db, Keyspace, WriteBatch};
 
 /// The first version with marks of collections.

@@ -4,7 +4,7 @@
 //! elements deleted by the commands before, since these deletions are not committed yet. The locks
 //! of the keys are held, so only the transaction itself changes the elements.
 
-use crate::model::format::{self, InnerKey};
+use super::model::format::{self, InnerKey};
 use std::cell::RefCell;
 
 /// Number of remembered ranges, for batches that pop from several keys in turn.

@@ -5,12 +5,12 @@
 //! Starting a walk requires a pass over all keys that are only in memory, so walks of SCAN are kept
 //! for a short time. A kept walk reads an old snapshot; SCAN therefore looks up each key again.
 
+use super::model::format::{self, InnerKey};
 use super::own_records::OwnRecords;
 use super::scan::{Direction, LentPair, Pair, Scan, Values};
 use super::transaction::Transaction;
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
-use crate::waits::{self, MayWait};
+use crate::net::waits::{self, MayWait};
 use alluvium::{Unordered, Value};
 use parking_lot::Mutex;
 use std::collections::VecDeque;

@@ -3,12 +3,12 @@
 
 use super::Store;
 use super::marks::MarkChanges;
+use super::model::format::InnerKey;
 use super::own_records::OwnRecords;
 use super::scan::{Direction, Pair, Values};
 use super::transaction::Transaction;
 use crate::error::Failure;
-use crate::model::format::InnerKey;
-use crate::waits;
+use crate::net::waits;
 use alluvium::{TransactionIter, TransactionUnordered, Value, WriteSet};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -210,8 +210,8 @@ impl Transaction<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::format;
     use crate::options::KeyLayout;
+    use crate::store::model::format;
     use alluvium::Options;
     use std::collections::BTreeMap;
 

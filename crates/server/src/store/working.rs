@@ -4,7 +4,7 @@
 use super::Store;
 use crate::error::Failure;
 use crate::net::Budget;
-use crate::waits;
+use crate::net::waits;
 use std::sync::Arc;
 use std::time::Duration;
 

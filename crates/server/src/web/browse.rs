@@ -4,7 +4,7 @@ use super::json;
 use super::query::Query;
 use super::refusal::Refusal;
 use super::typed::{Described, Holds, Scope};
-use crate::model::format;
+use crate::store::model::format;
 use crate::store::{DATABASES, Store, is_hashed};
 use alluvium::Keyspace;
 use serde_json::{Map, Value, json};

@@ -38,8 +38,8 @@ impl From<alluvium::Error> for Refusal {
     }
 }
 
-impl From<crate::model::format::Damaged> for Refusal {
-    fn from(damaged: crate::model::format::Damaged) -> Refusal {
+impl From<crate::store::model::format::Damaged> for Refusal {
+    fn from(damaged: crate::store::model::format::Damaged) -> Refusal {
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, damaged.to_string())
     }
 }

@@ -3,8 +3,8 @@
 use super::json;
 use super::query::Query;
 use super::refusal::Refusal;
-use crate::model::format::{self, InnerKey, Record};
-use crate::model::{Collection, Kind};
+use crate::store::model::format::{self, InnerKey, Record};
+use crate::store::model::{Collection, Kind};
 use crate::store::{DATABASES, Store};
 use alluvium::Keyspace;
 use serde_json::{Map, Value};

@@ -1,9 +1,9 @@
 //! Access of commands to the items of a cache.
 
 use super::super::items::{Change, Items, Keeps};
-use crate::cached::{Content, Head};
+use crate::cache::{Content, Head};
 use crate::error::Failure;
-use crate::model::format::{Item, decode_item};
+use crate::store::model::format::{Item, decode_item};
 
 const TOO_LARGE: Failure = Failure::say(super::super::text::TOO_LARGE);
 

@@ -2,7 +2,7 @@
 
 use super::super::request::Request;
 use super::super::stats::{Lines, VERSION, counted};
-use crate::cached::Cached;
+use crate::cache::Cached;
 use crate::error::Failure;
 use crate::net::Language;
 use crate::process;

@@ -1,11 +1,11 @@
 //! Long values of many clients, which are written one at a time.
 
 use super::*;
+use crate::net::waits::{self, OnWait};
 use crate::net::{Address, Budget, Language};
 use crate::options::{KeyLayout, ServerOptions};
 use crate::server;
 use crate::shared::Ports;
-use crate::waits::{self, OnWait};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

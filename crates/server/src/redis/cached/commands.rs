@@ -6,7 +6,7 @@ use super::super::{expiry, keys, strings};
 use super::session::CachedSession;
 use super::texts::{CachedTexts, fits};
 use super::{connection, info, server};
-use crate::cached::Content;
+use crate::cache::Content;
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
 use alluvium::cache::MAX_KEY_BYTES;

@@ -3,7 +3,7 @@
 use super::super::args::is;
 use super::super::info::{REDIS_VERSION, human, line};
 use super::session::CachedSession;
-use crate::cached::Cached;
+use crate::cache::Cached;
 use crate::error::Failure;
 use crate::net::Language;
 use crate::process;

@@ -4,7 +4,7 @@ use super::super::args::{is, wrong_number};
 use super::super::{names, subcommands, table::Command};
 use super::commands::{self, OnTexts};
 use super::texts::CachedTexts;
-use crate::cached::{Cached, Head};
+use crate::cache::{Cached, Head};
 use crate::net::{HIGH_WATER, Input, Protocol, Served};
 use crate::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
 use crate::shared::Client;

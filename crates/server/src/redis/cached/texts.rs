@@ -1,9 +1,9 @@
 //! Access of commands to the strings of a cache.
 
 use super::super::texts::Texts;
-use crate::cached::{Content, Head};
+use crate::cache::{Content, Head};
 use crate::error::Failure;
-use crate::model::{Entry, Text};
+use crate::store::model::{Entry, Text};
 
 /// The strings of a cache at one time. Before a change, the caller locks the keys.
 pub(super) struct CachedTexts<'c> {

@@ -6,9 +6,9 @@
 //! hashes are independent of the content.
 
 use super::line;
-use crate::model::{Entry, Found, format};
 use crate::redis::walks;
 use crate::shared::Shared;
+use crate::store::model::{Entry, Found, format};
 use crate::store::{DATABASES, Store};
 
 /// Number of records up to which all are counted.

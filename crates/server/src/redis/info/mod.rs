@@ -17,9 +17,9 @@ mod stats;
 use super::args::is;
 use super::session::Session;
 use crate::error::Failure;
+use crate::net::waits;
 use crate::resp::{Args, Reply};
 use crate::shared::Shared;
-use crate::waits;
 use std::fmt::Write;
 
 /// The Redis version reported to clients: that of the implemented commands.

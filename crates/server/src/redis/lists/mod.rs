@@ -2,7 +2,7 @@
 //!
 //! *Knows*: ends, indexes, searches.
 //!
-//! *Does not know*: how a position is encoded in a key; that is left to `model/format.rs`.
+//! *Does not know*: how a position is encoded in a key; that is left to `store/model/format.rs`.
 //!
 //! *Read in this order*: this file, then `rewrite.rs` (LINSERT and LREM, which move elements).
 
@@ -12,9 +12,9 @@ use super::args::{Options, check_room, integer, is, name, span, too_long, wrong_
 use super::pages::{self, Show, Stretch};
 use super::sets::positive;
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
-use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply};
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Collection, Kind};
 use crate::store::{Direction, Transaction};
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};

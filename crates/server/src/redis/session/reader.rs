@@ -1,5 +1,6 @@
 //! Parsing of a connection's input into requests.
 
+use crate::options;
 use crate::resp::{BadRequest, Limits, Parser, Requests};
 
 /// The parsed requests of a connection, and the state of the parser.
@@ -59,5 +60,17 @@ impl RequestReader {
     /// Returns the memory of the requests in bytes.
     pub(super) fn memory(&self) -> usize {
         self.requests.as_ref().map_or(0, Requests::memory)
+    }
+}
+
+impl options::Limits {
+    /// Returns the limits for the parser of the Redis protocol.
+    pub(crate) fn of_requests(&self) -> Limits {
+        Limits {
+            bytes: self.request,
+            argument: self.request,
+            arguments: self.arguments,
+            line: 64 << 10,
+        }
     }
 }

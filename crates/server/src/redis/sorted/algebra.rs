@@ -8,8 +8,8 @@ use super::range::reply_scored;
 use super::store::Making;
 use super::{Done, Scored};
 use crate::error::Failure;
-use crate::model::{Collection, Entry, Kind};
 use crate::resp::{Args, Reply};
+use crate::store::model::{Collection, Entry, Kind};
 use crate::store::{Transaction, Working};
 use std::cmp::Ordering;
 

@@ -1,10 +1,10 @@
 //! Bounds of score ranges and of member ranges.
 
 use crate::error::Failure;
-use crate::model::Collection;
-use crate::model::format::{self, InnerKey};
 use crate::resp::number;
 use crate::store::Transaction;
+use crate::store::model::Collection;
+use crate::store::model::format::{self, InnerKey};
 
 /// Returns the keys in score order between two bounds.
 pub(super) fn scores(

@@ -5,8 +5,8 @@ use super::super::sets::positive;
 use super::range::reply_scored;
 use super::{Done, Scored, put, remove, save, score, sorted_set};
 use crate::error::Failure;
-use crate::model::Kind;
 use crate::resp::{Args, Reply, Version};
+use crate::store::model::Kind;
 use crate::store::{Direction, Transaction, Working};
 
 const NOT_A_NUMBER: Failure = Failure::say("ERR resulting score is not a number (NaN)");

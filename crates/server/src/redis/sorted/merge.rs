@@ -3,8 +3,8 @@
 
 use super::Scored;
 use crate::error::Failure;
-use crate::model::format::{self, InnerKey};
-use crate::model::{Collection, Kind};
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Collection, Kind};
 use crate::store::{Direction, Transaction};
 use std::collections::VecDeque;
 

@@ -2,7 +2,7 @@
 //!
 //! *Knows*: scores, ranks, and ranges of scores, ranks and members.
 //!
-//! *Does not know*: how a score is encoded in a key; that is left to `model/format.rs`.
+//! *Does not know*: how a score is encoded in a key; that is left to `store/model/format.rs`.
 //!
 //! *Read in this order*: `change.rs` (ZADD and other writes), `bounds.rs` (bounds of ranges),
 //! `range.rs` (reading ranges), `rewrite.rs` (removing ranges), `read.rs` (reads of single
@@ -33,9 +33,9 @@ pub(super) use rewrite::{zrem_range_by_lex, zrem_range_by_rank, zrem_range_by_sc
 pub(super) use store::zrange_store;
 
 use crate::error::Failure;
-use crate::model::format;
-use crate::model::{Collection, Kind};
 use crate::store::Transaction;
+use crate::store::model::format;
+use crate::store::model::{Collection, Kind};
 
 type Done = Result<(), Failure>;
 

@@ -6,9 +6,9 @@ use super::super::pages::{self, PAGE, Show, Stretch};
 use super::bounds::{MemberEnd, ScoreEnd, member_end, score_end, scores};
 use super::{Done, Scored, sorted_set};
 use crate::error::Failure;
-use crate::model::Collection;
-use crate::model::format::{self, InnerKey};
 use crate::resp::{Args, Reply, Version};
+use crate::store::model::Collection;
+use crate::store::model::format::{self, InnerKey};
 use crate::store::{Direction, Transaction, Working};
 use std::ops::{ControlFlow, Range};
 

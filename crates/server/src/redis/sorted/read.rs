@@ -2,8 +2,8 @@
 
 use super::super::walks::{self, Wish, scanned_score};
 use super::{Done, score, sorted_set};
-use crate::model::format;
 use crate::resp::{Args, Reply};
+use crate::store::model::format;
 use crate::store::{Direction, Transaction};
 
 pub(in super::super) fn zcard(

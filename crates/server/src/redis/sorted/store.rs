@@ -4,9 +4,9 @@ use super::super::args::name;
 use super::Done;
 use super::range::{Found, Wanted, find, visit};
 use crate::error::Failure;
-use crate::model::format;
-use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply};
+use crate::store::model::format;
+use crate::store::model::{Collection, Kind};
 use crate::store::{Staging, Transaction};
 use std::ops::ControlFlow;
 

@@ -27,11 +27,11 @@ mod chunks;
 
 pub(crate) use cache::Orders;
 
+use super::model::Collection;
+use super::model::format::{self, InnerKey};
 use super::transaction::Transaction;
 use super::{Direction, Pair, Store};
 use crate::error::Failure;
-use crate::model::Collection;
-use crate::model::format::{self, InnerKey};
 use chunks::{Advice, Chunks, LEAST_LIMIT, limit, separator};
 use std::borrow::Cow;
 use std::sync::Arc;

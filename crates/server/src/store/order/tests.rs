@@ -2,8 +2,8 @@
 //! stores in between: the counts match the elements.
 
 use super::*;
-use crate::model::Kind;
 use crate::options::KeyLayout;
+use crate::store::model::Kind;
 use crate::store::{Mode, Store, Wanted};
 use alluvium::simulation::Simulated as _;
 use alluvium::{Db, Options};

@@ -1,12 +1,11 @@
-//! A server that keeps its data only in memory: a cache with a limit in bytes.
+//! The data of a server that keeps it only in memory: a cache with a limit in bytes.
 //!
-//! *Knows*: the state shared by all connections, the layout of an item in memory, start and
-//! shutdown of the server.
+//! *Knows*: the state shared by all connections, the layout of an item in memory.
 //!
-//! *Does not know*: commands (`redis/cached/`, `memcached/cached/`), the disk.
+//! *Does not know*: commands (`redis/cached/`, `memcached/cached/`), start and
+//! shutdown of the server (`server/cache.rs`), the disk.
 //!
-//! *Read in this order*: `content.rs` (items and their locks), `item.rs` (the header of a value),
-//! `server.rs` ([`CacheServer`]).
+//! *Read in this order*: `content.rs` (items and their locks), `item.rs` (the header of a value).
 //!
 //! Both protocols access the same items. All threads share one table of `alluvium::cache`: the
 //! thread that receives a request executes it (CRCW), without involving another thread.
@@ -20,12 +19,10 @@
 
 mod content;
 mod item;
-mod server;
 
 pub(crate) use content::Content;
 pub use content::{CacheMemory, Policy};
 pub(crate) use item::Head;
-pub use server::CacheServer;
 
 use crate::shared::Common;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! The handle of a running cache: start, addresses, shutdown.
 
-use super::Cached;
-use super::content::{CacheMemory, Content};
+use crate::cache::{CacheMemory, Cached, Content};
 use crate::datagram::{DatagramOptions, Datagrams, PortFigures, RingClient, RingOptions, Rings};
 use crate::error::{Error, Result};
 use crate::net::{self, Acceptor, Beside, Budget, Driver, Keeper, Language, Pool, Syncer};

@@ -20,7 +20,9 @@
 
 pub(crate) mod format;
 
+use crate::error::Failure;
 use alluvium::Value;
+use std::borrow::Cow;
 use std::ops::Deref;
 
 /// The type of a collection.
@@ -156,5 +158,11 @@ impl<'t> Entry<'t> {
                 Kind::Hash => "hash",
             },
         }
+    }
+}
+
+impl From<format::Damaged> for Failure {
+    fn from(damaged: format::Damaged) -> Failure {
+        Failure::Refused(Cow::Owned(format!("ERR {damaged}")))
     }
 }

@@ -5,28 +5,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counters of item commands by outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    pub(super) delete_hits: AtomicU64,
-    pub(super) delete_misses: AtomicU64,
-    pub(super) incr_hits: AtomicU64,
-    pub(super) incr_misses: AtomicU64,
-    pub(super) decr_hits: AtomicU64,
-    pub(super) decr_misses: AtomicU64,
-    pub(super) cas_hits: AtomicU64,
-    pub(super) cas_misses: AtomicU64,
-    pub(super) cas_badval: AtomicU64,
-    pub(super) touch_hits: AtomicU64,
-    pub(super) touch_misses: AtomicU64,
+    pub(crate) delete_hits: AtomicU64,
+    pub(crate) delete_misses: AtomicU64,
+    pub(crate) incr_hits: AtomicU64,
+    pub(crate) incr_misses: AtomicU64,
+    pub(crate) decr_hits: AtomicU64,
+    pub(crate) decr_misses: AtomicU64,
+    pub(crate) cas_hits: AtomicU64,
+    pub(crate) cas_misses: AtomicU64,
+    pub(crate) cas_badval: AtomicU64,
+    pub(crate) touch_hits: AtomicU64,
+    pub(crate) touch_misses: AtomicU64,
     /// Meta commands.
-    pub(super) meta: AtomicU64,
+    pub(crate) meta: AtomicU64,
     /// Stored items, for any command.
-    pub(super) stored: AtomicU64,
+    pub(crate) stored: AtomicU64,
     /// Lookups that found an expired item.
-    pub(super) expired: AtomicU64,
+    pub(crate) expired: AtomicU64,
 }
 
 impl Counts {
     /// Returns all counters with their names in `stats`.
-    pub(super) fn all(&self) -> [(&'static str, &AtomicU64); 14] {
+    pub(crate) fn all(&self) -> [(&'static str, &AtomicU64); 14] {
         [
             ("cmd_meta", &self.meta),
             ("get_expired", &self.expired),
@@ -46,7 +46,7 @@ impl Counts {
     }
 
     /// Counts the outcome of a `cas`, as a text or a meta command.
-    pub(super) fn compared(&self, found: bool, is_same: bool) {
+    pub(crate) fn compared(&self, found: bool, is_same: bool) {
         count(match (found, is_same) {
             (false, _) => &self.cas_misses,
             (true, false) => &self.cas_badval,
@@ -55,7 +55,7 @@ impl Counts {
     }
 
     /// Counts the outcome of a storing text command, given its reply.
-    pub(super) fn has_said(&self, command: &[u8], said: &str) {
+    pub(crate) fn has_said(&self, command: &[u8], said: &str) {
         if command == b"cas" {
             self.compared(said != "NOT_FOUND", said == "STORED");
         }
@@ -65,7 +65,7 @@ impl Counts {
     }
 
     /// Counts an `incr` or `decr`.
-    pub(super) fn changed(&self, direction: Direction, found: bool) {
+    pub(crate) fn changed(&self, direction: Direction, found: bool) {
         count(match (direction, found) {
             (Direction::Up, true) => &self.incr_hits,
             (Direction::Up, false) => &self.incr_misses,
@@ -75,7 +75,7 @@ impl Counts {
     }
 
     /// Counts a deletion.
-    pub(super) fn deleted(&self, found: bool) {
+    pub(crate) fn deleted(&self, found: bool) {
         count(if found {
             &self.delete_hits
         } else {
@@ -84,7 +84,7 @@ impl Counts {
     }
 
     /// Counts a touch.
-    pub(super) fn touched(&self, found: bool) {
+    pub(crate) fn touched(&self, found: bool) {
         count(if found {
             &self.touch_hits
         } else {
@@ -95,12 +95,12 @@ impl Counts {
 
 /// The direction of an arithmetic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(crate) enum Direction {
     Up,
     Down,
 }
 
 /// Adds one.
-pub(super) fn count(counter: &AtomicU64) {
+pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,4 +1,15 @@
-//! The handle of a running server: start, addresses, shutdown.
+//! The handles of a running server and of a running cache: start, addresses, shutdown.
+//!
+//! *Knows*: which parts a server has, in which order they start and stop, how its options become
+//! listeners, users and TLS.
+//!
+//! *Does not know*: what its parts do.
+//!
+//! *Read in this order*: this file ([`Server`]), `cache.rs` ([`CacheServer`]).
+
+mod cache;
+
+pub use cache::CacheServer;
 
 use crate::access::{Access, Delays, SystemClock};
 use crate::control::{About, Control};
