@@ -6,13 +6,13 @@
 //! *Does not know*: how the crate `alluvium` stores keys and values; that is left to the crate.
 //! Files other than those of backups, command lines, signals.
 //!
-//! *Read in this order*: `server/` ([`Server`], [`CacheServer`]) and `options.rs`; `access/` (authentication and
-//! permissions);
-//! then from the outside in, from bytes to keys: `net/` (sockets and threads), `resp/` (the codec),
-//! `redis/` (the commands), `redis/session.rs` first, `store/` (the access of commands to the
-//! store), `store/model/` (the encoding of data types in keys); `memcached/`; `cache/` (a cache
-//! without a store); `datagram/`; `web/` (a read-only page and its JSON answers); `control/` (management of
-//! a running server); `forecast.rs` (predicted costs of the store), `paged.rs` (use of pages).
+//! *Read in this order*: `server/` ([`Server`], [`CacheServer`]) and `options.rs`; `access/`
+//! (authentication and permissions); then from the outside in, from bytes to keys: `net/` (sockets
+//! and threads), `protocol/resp/` (the codec), `redis/` (the commands), `redis/session.rs` first,
+//! `store/` (the access of commands to the store), `store/model/` (the encoding of data types in
+//! keys); `protocol/memcached/`; `cache/` (a cache without a store); `protocol/datagram/`;
+//! `shared.rs` (state of all connections), `observe/` (what a server records about itself); `web/`
+//! (a read-only page and its JSON answers); `control/` (management of a running server).
 //!
 //! The header of each folder lists its invariants. The invariants of the whole crate are:
 //!
@@ -23,35 +23,23 @@
 mod access;
 mod cache;
 pub mod control;
-pub mod datagram;
 mod error;
-mod forecast;
-mod health;
-mod item_counts;
-mod latency;
-mod log_level;
-pub mod memcached;
-mod monitor;
 mod net;
+mod observe;
 mod options;
-mod paged;
-mod process;
+mod protocol;
 mod redis;
-pub mod resp;
-mod sampler;
 mod server;
 mod shared;
-mod slowlog;
 mod store;
-mod tally;
-mod tiers;
 mod web;
 
 pub use access::{Clock, UserFile};
 pub use cache::{CacheMemory, Policy};
-pub use datagram::{DatagramAnswer, DatagramClient, DatagramOptions, DatagramRequest, PortFigures};
-pub use datagram::{RingClient, RingOptions};
 pub use error::{Error, Result};
-pub use log_level::LogLevel;
+pub use observe::log_level::LogLevel;
 pub use options::{Exposure, KeyLayout, Limits, ServerOptions, Tls};
+pub use protocol::datagram::{DatagramAnswer, DatagramClient, DatagramOptions, DatagramRequest, PortFigures};
+pub use protocol::datagram::{RingClient, RingOptions};
+pub use protocol::{datagram, memcached, resp};
 pub use server::{CacheServer, Server};

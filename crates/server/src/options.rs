@@ -1,7 +1,7 @@
 //! Options for starting a server. The defaults suit clients on the same machine.
 
 use crate::access::{Clock, UserFile};
-use crate::log_level::LogLevel;
+use crate::observe::log_level::LogLevel;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,18 +1,18 @@
 //! State shared by all connections of a server: the store, clients, counters, settings.
 
 use crate::access::{Access, User};
-use crate::forecast::Forecasts;
-use crate::log_level::LogLevel;
-use crate::monitor::Monitors;
 use crate::net::{self, Address, Budget, Language, Load};
+use crate::observe::command_stats::Tally;
+use crate::observe::forecast::Forecasts;
+use crate::observe::log_level::LogLevel;
+use crate::observe::monitor::Monitors;
+use crate::observe::sampler::Samples;
+use crate::observe::slowlog::SlowLog;
 use crate::options::{Limits, ServerOptions};
 use crate::redis;
 use crate::redis::backups::Backups;
 use crate::redis::pause::Pause;
-use crate::sampler::Samples;
-use crate::slowlog::SlowLog;
 use crate::store::Store;
-use crate::tally::Tally;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub(crate) struct Counters {
     pub(crate) items_touched: AtomicU64,
     pub(crate) item_flushes: AtomicU64,
     /// Further counters of item commands.
-    pub(crate) items: crate::item_counts::Counts,
+    pub(crate) items: crate::observe::item_counts::Counts,
 }
 
 /// The state of a connection that other connections can see.
@@ -340,7 +340,7 @@ pub(crate) struct Shared {
     pub(crate) backups: Backups,
     /// The log level, if clients may change it.
     pub(crate) log_level: Option<LogLevel>,
-    pub(crate) latencies: crate::latency::Latencies,
+    pub(crate) latencies: crate::observe::latency::Latencies,
     pub(crate) monitors: Monitors,
     pub(crate) pause: Pause,
     pub(crate) samples: Samples,
@@ -374,7 +374,7 @@ impl Shared {
             slow: SlowLog::default(),
             backups,
             log_level: options.log_level.clone(),
-            latencies: crate::latency::Latencies::default(),
+            latencies: crate::observe::latency::Latencies::default(),
             monitors: Monitors::default(),
             pause: Pause::default(),
             samples: Samples::default(),

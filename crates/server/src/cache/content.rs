@@ -2,7 +2,7 @@
 
 use super::item::MAX_HEAD;
 use crate::error::{Error, Failure, Result};
-use crate::process;
+use crate::observe::process;
 use crate::store::{Clock, MOST_BEHIND_MS};
 use alluvium::cache::{self, Cache, CacheOptions, Eviction};
 use parking_lot::{Mutex, MutexGuard};

@@ -1,7 +1,7 @@
 //! Reports as JSON: statistics of the store, the shape of its tree, results of a check.
 
 use super::advised;
-use crate::{forecast, paged, tiers};
+use crate::observe::{forecast, paged, tiers};
 use alluvium::{
     CheckReport, Compression, Db, HashedStats, HourSeen, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
     Underway,

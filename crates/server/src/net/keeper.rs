@@ -2,7 +2,7 @@
 //! the memory of clients is used up, and returns unused resident memory to the operating system.
 
 use super::budget::SMALL;
-use crate::process;
+use crate::observe::process;
 use crate::shared::{Client, Common};
 use alluvium_device::heap;
 use std::io;

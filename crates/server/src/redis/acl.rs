@@ -8,7 +8,7 @@ use super::session::Session;
 use super::{args::integer, names};
 use crate::access::{Denied, Reason, Selector, User, describe, hex};
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use std::borrow::Cow;
 use std::sync::Arc;
 

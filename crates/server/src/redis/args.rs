@@ -1,7 +1,7 @@
 //! Parsing and validation of command arguments.
 
 use crate::error::Failure;
-use crate::resp::{Args, Reply, number};
+use crate::protocol::resp::{Args, Reply, number};
 use std::borrow::Cow;
 
 /// Longest key or element in bytes. The rest of the store's limit is needed for the key's prefix.

@@ -3,7 +3,7 @@
 use super::args::{Options, integer, is, name};
 use super::strings::{fits, to_change};
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::Transaction;
 
 type Done = Result<(), Failure>;

@@ -3,7 +3,7 @@
 use super::args::{Options, integer, is, name};
 use super::strings::{fits, room_to_grow, to_change};
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::{Transaction, Working};
 
 type Done = Result<(), Failure>;

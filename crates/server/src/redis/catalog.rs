@@ -5,7 +5,7 @@ use super::classes::{self, Classes};
 use super::subcommands;
 use super::table::{self, Command};
 use super::{bitfield, sort};
-use crate::resp::Args;
+use crate::protocol::resp::Args;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -7,7 +7,7 @@ use super::session::{ReplyMode, Session};
 use crate::access::{Access, User};
 use crate::error::Failure;
 use crate::net::Language;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::shared::Client;
 use std::borrow::Cow;
 use std::sync::Arc;

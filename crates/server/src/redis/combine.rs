@@ -4,7 +4,7 @@
 use super::pages::PAGE;
 use crate::error::Failure;
 use crate::net::waits;
-use crate::resp::{Progress, Reply, Tail};
+use crate::protocol::resp::{Progress, Reply, Tail};
 use crate::store::model::Collection;
 use crate::store::model::format::{self, InnerKey};
 use crate::store::{Direction, Store, Transaction};

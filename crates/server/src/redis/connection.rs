@@ -5,7 +5,7 @@ use super::keys::database;
 use super::session::{Session, Settings};
 use super::watching;
 use crate::error::Failure;
-use crate::resp::{Args, Reply, Version};
+use crate::protocol::resp::{Args, Reply, Version};
 use crate::shared::Client;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;

@@ -9,7 +9,7 @@ use super::subcommands;
 use super::table::{self, Action, Command};
 use crate::access::glob;
 use crate::error::Failure;
-use crate::resp::{Args, Reply, number};
+use crate::protocol::resp::{Args, Reply, number};
 use crate::store::model::{Collection, Entry, Kind, format};
 use crate::store::{Direction, Transaction};
 

@@ -4,7 +4,7 @@
 use super::table::{self, Action, Command};
 use super::{names, subcommands};
 use crate::error::Failure;
-use crate::resp::{Args, Reply, Version};
+use crate::protocol::resp::{Args, Reply, Version};
 use crate::store::{Mode, Store, Transaction, Wanted};
 use alluvium::WriteBatch;
 

@@ -9,7 +9,7 @@
 
 use super::args::check_room;
 use crate::error::Failure;
-use crate::resp::Reply;
+use crate::protocol::resp::Reply;
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Collection, Kind};
 use crate::store::{Direction, Pair, Transaction};

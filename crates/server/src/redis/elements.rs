@@ -2,7 +2,7 @@
 
 use super::table::Command;
 use crate::error::Failure;
-use crate::resp::Args;
+use crate::protocol::resp::Args;
 use crate::store::Transaction;
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Collection, Kind};
@@ -163,8 +163,8 @@ fn named<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::resp::{Limits, Parser, Requests};
     use crate::redis::names;
-    use crate::resp::{Limits, Parser, Requests};
 
     /// Returns the predicted positions that commands pop from a list of three elements, from
     /// position 10 on.

@@ -3,7 +3,7 @@
 use super::args::{Options, integer, is};
 use super::texts::Texts;
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::model::Entry;
 use std::borrow::Cow;
 

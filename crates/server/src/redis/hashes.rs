@@ -6,7 +6,7 @@ use super::pages::{self, Show, Stretch};
 use super::strings::{AT_ONCE, float_sum};
 use super::walks::{self, Wish};
 use crate::error::Failure;
-use crate::resp::{Args, Reply, Version, number};
+use crate::protocol::resp::{Args, Reply, Version, number};
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Collection, Kind};
 use crate::store::{Pair, Transaction};

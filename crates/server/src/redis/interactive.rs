@@ -8,7 +8,7 @@ use super::paging::no_room;
 use super::session::Session;
 use super::table::Command;
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::{Dependence, Interactive, Lookups, Outcome, explained};
 use alluvium::{Isolation, TransactionOptions};
 use std::borrow::Cow;

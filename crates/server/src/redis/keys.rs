@@ -3,7 +3,7 @@
 use super::args::{Options, integer, is, name};
 use super::texts::Texts;
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::model::{Collection, Entry, Kind, format};
 use crate::store::{Counting, DATABASES, Direction, Staging, Transaction};
 

@@ -4,8 +4,8 @@ use super::args::{integer, is};
 use super::connection::unknown_subcommand;
 use super::session::Session;
 use crate::error::Failure;
-use crate::process;
-use crate::resp::{Args, Reply};
+use crate::observe::process;
+use crate::protocol::resp::{Args, Reply};
 use crate::shared::Shared;
 use crate::store::model::{Collection, Entry, Kind, format};
 use crate::store::{DATABASES, Direction, Transaction};
@@ -30,7 +30,7 @@ pub(super) fn memory(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
     match (&verb[..], args.len()) {
         (b"USAGE", 3..) => usage(session, args, reply)?,
         (b"STATS", 2) => stats(&session.shared, reply),
-        (b"DOCTOR", 2) => reply.verbatim(&crate::health::of_memory(&session.shared)),
+        (b"DOCTOR", 2) => reply.verbatim(&crate::observe::health::of_memory(&session.shared)),
         (b"PURGE", 2) => reply.ok(),
         (b"MALLOC-STATS", 2) => reply.verbatim(&parts(&session.shared)),
         (b"HELP", 2) => {

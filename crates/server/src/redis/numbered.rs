@@ -4,7 +4,7 @@
 use super::args::{integer, is};
 use super::{lists, sorted};
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::{Direction, Transaction};
 use std::borrow::Cow;
 

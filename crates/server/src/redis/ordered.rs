@@ -4,7 +4,7 @@ use super::args::{Options, check_room, integer, is};
 use super::connection::unknown_subcommand;
 use super::walks::read;
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Entry, Found};
 use crate::store::{Direction, Transaction};

@@ -10,7 +10,7 @@
 use super::args::check_room;
 use crate::error::Failure;
 use crate::net::waits;
-use crate::resp::{Progress, Reply, Tail, Version};
+use crate::protocol::resp::{Progress, Reply, Tail, Version};
 use crate::store::model::format::{self, InnerKey};
 use crate::store::{Direction, Transaction};
 use alluvium::{Iter, Keyspace};

@@ -3,7 +3,7 @@
 
 use super::session::Session;
 use crate::net::{Budget, HIGH_WATER, SMALL_HOLDER};
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::Sizes;
 use std::sync::atomic::Ordering;
 

@@ -7,7 +7,7 @@ use super::session::Session;
 use super::table::Command;
 use crate::access::{Context, Denial, Denied, Reason, User};
 use crate::error::Failure;
-use crate::resp::Args;
+use crate::protocol::resp::Args;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -4,7 +4,7 @@ use super::backups::Backups;
 use super::session::Session;
 use crate::error::Failure;
 use crate::net::waits;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 

@@ -7,7 +7,7 @@ use super::hashes::random_count;
 use super::pages::{self, PAGE, Show, Stretch};
 use super::walks::{self, Wish};
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Collection, Kind};
 use crate::store::{Staging, Transaction, Working};

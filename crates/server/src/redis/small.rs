@@ -4,7 +4,7 @@ use super::args::integer;
 use super::connection::unknown_subcommand;
 use super::session::Session;
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 
 type Done = Result<(), Failure>;
 

@@ -5,7 +5,7 @@ use super::args::{Options, check_room, integer, is, name};
 use super::lists;
 use super::strings::AT_ONCE;
 use crate::error::Failure;
-use crate::resp::{Args, Reply, number};
+use crate::protocol::resp::{Args, Reply, number};
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Collection, Entry, Found, Kind};
 use crate::store::{Direction, Staging, Transaction, Working};

@@ -4,7 +4,7 @@ use super::args::{Options, check_room, double, integer, is, name, wrong_number};
 use super::expiry::{Unit, moment};
 use super::texts::Texts;
 use crate::error::Failure;
-use crate::resp::{Args, Reply, number};
+use crate::protocol::resp::{Args, Reply, number};
 use crate::store::model::Entry;
 use crate::store::{Store, Working};
 

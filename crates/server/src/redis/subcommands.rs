@@ -1,7 +1,7 @@
 //! Commands with subcommands, and the errors for unknown subcommands and wrong numbers of
 //! arguments.
 
-use crate::resp::Args;
+use crate::protocol::resp::Args;
 
 /// The subcommands of a command with their arities, as in the command table.
 pub(super) type Subcommands = &'static [(&'static str, i32)];

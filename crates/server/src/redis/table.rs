@@ -8,7 +8,7 @@ use super::{
 use super::{bitfield, bits, clients, latency, memory, numbered, small, sort, watching};
 use super::{interactive, session::Session, subcommands, transactions, walks};
 use crate::error::Failure;
-use crate::resp::{Args, Reply, number};
+use crate::protocol::resp::{Args, Reply, number};
 use crate::store::{Mode, Transaction};
 use std::sync::LazyLock;
 
@@ -598,8 +598,8 @@ pub(crate) fn counted_names() -> &'static [String] {
 
 #[cfg(test)]
 mod tests {
+    use crate::protocol::resp::{Limits, Parser, Requests};
     use crate::redis::names::find;
-    use crate::resp::{Limits, Parser, Requests};
 
     fn keys_of(line: &str) -> Vec<String> {
         let mut buffer = format!("{line}\r\n").into_bytes();

@@ -21,7 +21,7 @@ use super::paging::no_room;
 use super::session::Session;
 use super::table::{Action, Command};
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::{Lookups, Mode, Store, Transaction, Wanted, Working};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use super::pages::PAGE;
 use crate::access::glob;
 use crate::error::Failure;
 use crate::net::waits;
-use crate::resp::{Args, Progress, Reply, Tail, number};
+use crate::protocol::resp::{Args, Progress, Reply, Tail, number};
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Entry, Found, Text};
 use crate::store::{Direction, Pair, Transaction};

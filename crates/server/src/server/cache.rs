@@ -1,13 +1,14 @@
 //! The handle of a running cache: start, addresses, shutdown.
 
 use crate::cache::{CacheMemory, Cached, Content};
-use crate::datagram::{DatagramOptions, Datagrams, PortFigures, RingClient, RingOptions, Rings};
 use crate::error::{Error, Result};
 use crate::net::{self, Acceptor, Beside, Budget, Driver, Keeper, Language, Pool, Syncer};
 use crate::options::ServerOptions;
+use crate::protocol::datagram::{DatagramOptions, Datagrams, PortFigures, RingClient, RingOptions, Rings};
+use crate::protocol::memcached;
+use crate::redis;
 use crate::server::{access, listen, listen_at_files, protected, tls_config};
 use crate::shared::{Common, Ports};
-use crate::{memcached, redis};
 use alluvium_device::socket::SocketFile;
 use parking_lot::{Condvar, Mutex};
 use std::fmt;

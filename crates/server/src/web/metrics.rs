@@ -2,8 +2,8 @@
 
 use super::families::{Kind, Text};
 use super::{open, predicted};
-use crate::health::{self, Level, Vitals};
-use crate::process;
+use crate::observe::health::{self, Level, Vitals};
+use crate::observe::process;
 use crate::shared::Shared;
 use alluvium::{Figure, Nature, Purpose, Unit};
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! The shape of the tree as JSON.
 
 use super::json;
-use crate::{paged, tiers};
+use crate::observe::{paged, tiers};
 use alluvium::{Db, KeyRange, OutlineKey, OutlineLayer, OutlineNode, OutlinePivot, Underway};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

@@ -10,8 +10,8 @@ const DENIED: &str = "#![cfg_attr(not(test), deny(clippy::indexing_slicing, clip
 /// parsers.
 const OTHERS: [&str; 3] = [
     "crates/base/src/bytes.rs",
-    "crates/server/src/memcached/request.rs",
-    "crates/server/src/resp/parse.rs",
+    "crates/server/src/protocol/memcached/request.rs",
+    "crates/server/src/protocol/resp/parse.rs",
 ];
 
 /// Checks every `format.rs` of the product, and the other decoders.
@@ -44,7 +44,7 @@ mod tests {
         let bad = "//! Words.\n// deny(clippy::indexing_slicing, clippy::unwrap_used)\n";
         for (path, is_decoder) in [
             ("crates/storage/src/log/format.rs", true),
-            ("crates/server/src/resp/parse.rs", true),
+            ("crates/server/src/protocol/resp/parse.rs", true),
             ("crates/storage/src/log/mod.rs", false),
             ("crates/bench/src/format.rs", false),
             ("crates/filters/src/quotient/tests/format.rs", false),

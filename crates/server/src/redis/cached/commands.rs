@@ -8,7 +8,7 @@ use super::texts::{CachedTexts, fits};
 use super::{connection, info, server};
 use crate::cache::Content;
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use alluvium::cache::MAX_KEY_BYTES;
 
 type Done = Result<(), Failure>;

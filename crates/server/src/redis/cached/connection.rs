@@ -7,7 +7,7 @@ use super::session::CachedSession;
 use crate::access::Login;
 use crate::error::Failure;
 use crate::net::Language;
-use crate::resp::{Args, Reply, Version};
+use crate::protocol::resp::{Args, Reply, Version};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 

@@ -6,8 +6,8 @@ use super::session::CachedSession;
 use crate::cache::Cached;
 use crate::error::Failure;
 use crate::net::Language;
-use crate::process;
-use crate::resp::{Args, Reply};
+use crate::observe::process;
+use crate::protocol::resp::{Args, Reply};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 

@@ -8,7 +8,7 @@ use super::session::CachedSession;
 use crate::access::glob;
 use crate::cache::Cached;
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 

@@ -6,7 +6,7 @@ use super::commands::{self, OnTexts};
 use super::texts::CachedTexts;
 use crate::cache::{Cached, Head};
 use crate::net::{HIGH_WATER, Input, Protocol, Served};
-use crate::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
+use crate::protocol::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
 use crate::shared::Client;
 use smallvec::SmallVec;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The sections Commandstats, Errorstats and Latencystats.
 
 use super::line;
+use crate::observe::command_stats::CommandFigures;
 use crate::redis::counted_names;
 use crate::shared::Shared;
-use crate::tally::CommandFigures;
 
 /// Calls `each` for every command that was called or rejected.
 fn each_used(shared: &Shared, mut each: impl FnMut(&str, &CommandFigures)) {

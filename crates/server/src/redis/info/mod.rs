@@ -18,7 +18,7 @@ use super::args::is;
 use super::session::Session;
 use crate::error::Failure;
 use crate::net::waits;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::shared::Shared;
 use std::fmt::Write;
 

@@ -2,7 +2,7 @@
 
 use super::{REDIS_VERSION, human, line};
 use crate::net::{Language, Load};
-use crate::process;
+use crate::observe::process;
 use crate::shared::Shared;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,7 +1,7 @@
 //! The sections Stats, Replication, CPU and Cluster.
 
 use super::line;
-use crate::process;
+use crate::observe::process;
 use crate::shared::Shared;
 use std::sync::atomic::Ordering;
 

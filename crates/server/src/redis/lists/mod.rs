@@ -12,7 +12,7 @@ use super::args::{Options, check_room, integer, is, name, span, too_long, wrong_
 use super::pages::{self, Show, Stretch};
 use super::sets::positive;
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Collection, Kind};
 use crate::store::{Direction, Transaction};

@@ -1,7 +1,7 @@
 //! Parsing of a connection's input into requests.
 
 use crate::options;
-use crate::resp::{BadRequest, Limits, Parser, Requests};
+use crate::protocol::resp::{BadRequest, Limits, Parser, Requests};
 
 /// The parsed requests of a connection, and the state of the parser.
 pub(in crate::redis) struct RequestReader {

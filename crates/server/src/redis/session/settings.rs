@@ -1,7 +1,7 @@
 //! Per-connection settings that a client chooses.
 
 use super::reply_mode::ReplyMode;
-use crate::resp::Version;
+use crate::protocol::resp::Version;
 
 /// The settings of a client. RESET restores the defaults.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! The reasons for which a connection suspends the execution of requests.
 
 use super::{Flow, Session};
+use crate::protocol::resp::{Progress, Reply, Tail};
 use crate::redis::batch::{Awaited, ReadResult};
-use crate::resp::{Progress, Reply, Tail};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -8,7 +8,7 @@ use super::range::reply_scored;
 use super::store::Making;
 use super::{Done, Scored};
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::model::{Collection, Entry, Kind};
 use crate::store::{Transaction, Working};
 use std::cmp::Ordering;

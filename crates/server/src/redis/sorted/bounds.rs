@@ -1,7 +1,7 @@
 //! Bounds of score ranges and of member ranges.
 
 use crate::error::Failure;
-use crate::resp::number;
+use crate::protocol::resp::number;
 use crate::store::Transaction;
 use crate::store::model::Collection;
 use crate::store::model::format::{self, InnerKey};

@@ -5,7 +5,7 @@ use super::super::sets::positive;
 use super::range::reply_scored;
 use super::{Done, Scored, put, remove, save, score, sorted_set};
 use crate::error::Failure;
-use crate::resp::{Args, Reply, Version};
+use crate::protocol::resp::{Args, Reply, Version};
 use crate::store::model::Kind;
 use crate::store::{Direction, Transaction, Working};
 

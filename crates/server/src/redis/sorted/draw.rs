@@ -4,7 +4,7 @@ use super::super::args::{check_room, integer, is};
 use super::super::draw;
 use super::{Done, sorted_set};
 use crate::error::Failure;
-use crate::resp::{Args, Reply, Version};
+use crate::protocol::resp::{Args, Reply, Version};
 use crate::store::model::format;
 use crate::store::{Pair, Transaction};
 

@@ -6,7 +6,7 @@ use super::super::pages::{self, PAGE, Show, Stretch};
 use super::bounds::{MemberEnd, ScoreEnd, member_end, score_end, scores};
 use super::{Done, Scored, sorted_set};
 use crate::error::Failure;
-use crate::resp::{Args, Reply, Version};
+use crate::protocol::resp::{Args, Reply, Version};
 use crate::store::model::Collection;
 use crate::store::model::format::{self, InnerKey};
 use crate::store::{Direction, Transaction, Working};

@@ -2,7 +2,7 @@
 
 use super::super::walks::{self, Wish, scanned_score};
 use super::{Done, score, sorted_set};
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::model::format;
 use crate::store::{Direction, Transaction};
 

@@ -5,7 +5,7 @@ use super::super::pages::Stretch;
 use super::range::{By, Found, Wanted, find, visit};
 use super::{Done, Scored, remove, save, sorted_set};
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::model::Collection;
 use crate::store::model::format::{self, InnerKey};
 use crate::store::{Counting, Direction, Staging, Transaction};

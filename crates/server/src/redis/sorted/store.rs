@@ -4,7 +4,7 @@ use super::super::args::name;
 use super::Done;
 use super::range::{Found, Wanted, find, visit};
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::protocol::resp::{Args, Reply};
 use crate::store::model::format;
 use crate::store::model::{Collection, Kind};
 use crate::store::{Staging, Transaction};

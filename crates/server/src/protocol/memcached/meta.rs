@@ -9,7 +9,7 @@ use super::request::{Request, number};
 use super::run::Access;
 use super::text::{BAD_LINE, key};
 use crate::error::Failure;
-use crate::item_counts::{Counts, count};
+use crate::observe::item_counts::{Counts, count};
 use crate::shared::Counters;
 use crate::store::model::format::{Item, encode_item};
 use base64::Engine;

@@ -5,7 +5,7 @@ use super::super::stats::{Lines, VERSION, counted};
 use crate::cache::Cached;
 use crate::error::Failure;
 use crate::net::Language;
-use crate::process;
+use crate::observe::process;
 use std::sync::atomic::Ordering;
 
 pub(super) fn stats(request: &Request<'_>, cached: &Cached, output: &mut Vec<u8>) -> Result<(), Failure> {

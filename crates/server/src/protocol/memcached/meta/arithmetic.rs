@@ -4,7 +4,7 @@ use super::super::items::{self, Change, Items};
 use super::super::request::{Request, number};
 use super::{BAD_DELTA, Done, Flags, Got, line, meta_key};
 use crate::error::Failure;
-use crate::item_counts::{Counts, Direction, count};
+use crate::observe::item_counts::{Counts, Direction, count};
 use crate::store::model::format::{Item, encode_item};
 
 /// The flags of an arithmetic command.

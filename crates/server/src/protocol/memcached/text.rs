@@ -3,7 +3,7 @@
 use super::items::{self, Change, Items, Keeps, StoredItems};
 use super::request::{MAX_KEY, Request, flags, number};
 use crate::error::Failure;
-use crate::item_counts::{Counts, Direction, count};
+use crate::observe::item_counts::{Counts, Direction, count};
 use crate::shared::{Counters, Shared};
 use crate::store::model::format::{Item, encode_item};
 use std::sync::atomic::Ordering;

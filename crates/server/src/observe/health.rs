@@ -2,8 +2,8 @@
 //!
 //! [`verdict`] is a pure function of [`Vitals`]. The rest of the module collects them.
 
-use crate::process;
-use crate::sampler::Pressure;
+use super::process;
+use super::sampler::Pressure;
 use crate::shared::Shared;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
