@@ -2,9 +2,9 @@
 //! operations of clients on the other ports.
 
 use super::classes::{self, Classes};
+use super::commands::{bitfield, sort};
 use super::subcommands;
 use super::table::{self, Command};
-use super::{bitfield, sort};
 use crate::protocol::resp::Args;
 use smallvec::SmallVec;
 use std::borrow::Cow;

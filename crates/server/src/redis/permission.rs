@@ -2,7 +2,7 @@
 
 use super::asked::AskedCommands;
 use super::catalog::Asked;
-use super::clients;
+use super::commands::clients;
 use super::session::Session;
 use super::table::Command;
 use crate::access::{Context, Denial, Denied, Reason, User};

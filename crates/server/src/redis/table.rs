@@ -1,14 +1,16 @@
 //! The table of all commands: arguments, keys, flags, functions. COMMAND reports from the same
 //! table that validates arguments.
 
-use super::{
+use super::commands::{
     acl, admin, connection, describe, expiry, hashes, info, keys, lists, ordered, saving, sets, sorted,
     strings,
 };
-use super::{bitfield, bits, clients, latency, memory, numbered, small, sort, watching};
-use super::{interactive, session::Session, subcommands, transactions, walks};
+use super::commands::{bitfield, bits, clients, latency, memory, numbered, small, sort, watching};
+use super::commands::{interactive, transactions, walks};
+use super::session::Session;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply, number};
+use crate::redis::subcommands;
 use crate::store::{Mode, Transaction};
 use std::sync::LazyLock;
 

@@ -1,6 +1,6 @@
 //! Access of commands to strings, in a store or in a cache.
 
-use super::strings;
+use super::commands::strings;
 use crate::error::Failure;
 use crate::store::model::{Entry, Text};
 use crate::store::{Store, Transaction, Working};

@@ -2,13 +2,13 @@
 
 use super::super::args::is;
 use super::super::table::Command;
-use super::super::{expiry, keys, strings};
 use super::session::CachedSession;
 use super::texts::{CachedTexts, fits};
 use super::{connection, info, server};
 use crate::cache::Content;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply};
+use crate::redis::commands::{expiry, keys, strings};
 use alluvium::cache::MAX_KEY_BYTES;
 
 type Done = Result<(), Failure>;

@@ -1,13 +1,13 @@
 //! The connection itself: authentication, protocol version, properties.
 
 use super::super::args::{Options, integer, is, wrong_number};
-use super::super::clients::line;
-use super::super::connection::{Greeting, check_name, unknown_subcommand};
 use super::session::CachedSession;
 use crate::access::Login;
 use crate::error::Failure;
 use crate::net::Language;
 use crate::protocol::resp::{Args, Reply, Version};
+use crate::redis::commands::clients::line;
+use crate::redis::commands::connection::{Greeting, check_name, unknown_subcommand};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 

@@ -1,13 +1,13 @@
 //! INFO for a cache.
 
 use super::super::args::is;
-use super::super::info::{REDIS_VERSION, human, line};
 use super::session::CachedSession;
 use crate::cache::Cached;
 use crate::error::Failure;
 use crate::net::Language;
 use crate::observe::process;
 use crate::protocol::resp::{Args, Reply};
+use crate::redis::commands::info::{REDIS_VERSION, human, line};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 

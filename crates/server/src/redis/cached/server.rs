@@ -1,14 +1,15 @@
 //! Server commands of a cache: settings, and operations on all keys.
 
 use super::super::args::integer;
-use super::super::connection::unknown_subcommand;
-use super::super::{describe, keys, names, table};
 use super::commands::{has, verb};
 use super::session::CachedSession;
 use crate::access::glob;
 use crate::cache::Cached;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply};
+use crate::redis::commands::connection::unknown_subcommand;
+use crate::redis::commands::{describe, keys};
+use crate::redis::{names, table};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 

@@ -1,0 +1,266 @@
+//! ACL: users, their permissions, and the log of denials.
+
+use super::connection::unknown_subcommand;
+use crate::access::{Denied, Reason, Selector, User, describe, hex};
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply};
+use crate::redis::args::integer;
+use crate::redis::catalog::{Asked, CATALOG};
+use crate::redis::classes::{self, Classes};
+use crate::redis::names;
+use crate::redis::permission::Own;
+use crate::redis::session::Session;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+type Done = Result<(), Failure>;
+
+/// Largest password that GENPASS generates, in bits.
+const MOST_BITS: i64 = 4096;
+
+const HELP: [&str; 24] = [
+    "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CAT [<category>]",
+    "    List all commands that belong to <category>, or all command categories",
+    "    when no category is specified.",
+    "DELUSER <username> [<username> ...]",
+    "    Delete a list of users.",
+    "DRYRUN <username> <command> [<arg> ...]",
+    "    Returns whether the user can execute the given command without executing the command.",
+    "GETUSER <username>",
+    "    Get the user's details.",
+    "GENPASS [<bits>]",
+    "    Generate a secure 256-bit user password. The optional `bits` argument can",
+    "    be used to specify a different size.",
+    "LIST",
+    "    Show users details in config file format.",
+    "LOAD",
+    "    Reload users from the file of --users.",
+    "LOG [<count> | RESET]",
+    "    Show the ACL log entries.",
+    "SAVE",
+    "    Save the current users to the file of --users.",
+    "SETUSER <username> <attribute> [<attribute> ...], USERS, WHOAMI",
+    "    Create or modify a user, list all names of users, return that of this connection.",
+    "HELP",
+];
+
+/// Returns an error with a formatted text.
+fn refused(text: impl std::fmt::Display) -> Failure {
+    Failure::Refused(Cow::Owned(format!("ERR {text}")))
+}
+
+pub(crate) fn acl(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let verb = args.at(1).to_ascii_uppercase();
+    let shared = Arc::clone(&session.shared);
+    let access = &shared.access;
+    match (&verb[..], args.len()) {
+        (b"WHOAMI", 2) => reply.bulk(session.identity.user.name().as_bytes()),
+        (b"LIST", 2) => {
+            let all = access.all();
+            reply.array(all.len());
+            all.iter().for_each(|user| reply.bulk(&describe(user)));
+        }
+        (b"USERS", 2) => {
+            let all = access.all();
+            reply.array(all.len());
+            all.iter().for_each(|user| reply.bulk(user.name().as_bytes()));
+        }
+        (b"GETUSER", 3) => match access.find(args.at(2)) {
+            Some(user) => show(&user, reply),
+            None => reply.null(),
+        },
+        (b"CAT", 2) => {
+            reply.array(classes::NAMES.len());
+            classes::NAMES.iter().for_each(|name| reply.bulk(name.as_bytes()));
+        }
+        (b"CAT", 3) => cat(args.at(2), reply)?,
+        (b"GENPASS", 2 | 3) => {
+            let bits = args.get(2).map_or(Ok(256), integer)?;
+            if !(1..=MOST_BITS).contains(&bits) {
+                return Err(refused(format_args!(
+                    "ACL GENPASS argument must be the number of bits for the output password, a positive number up to \
+                     {MOST_BITS}"
+                )));
+            }
+            reply.bulk(password(bits as usize)?.as_bytes());
+        }
+        (b"LOG", 3) if args.is(2, "RESET") => {
+            access.denied.reset();
+            reply.ok();
+        }
+        (b"LOG", 2 | 3) => {
+            let most = args.get(2).map_or(Ok(10), integer)?;
+            log(session, usize::try_from(most).unwrap_or(0), reply);
+        }
+        (b"DRYRUN", 4..) => dry_run(session, args, reply)?,
+        (b"HELP", 2) => {
+            reply.array(HELP.len());
+            HELP.iter().for_each(|line| reply.simple(line));
+        }
+        _ => change(session, &verb, args, reply)?,
+    }
+    Ok(())
+}
+
+/// Executes the subcommands that change users.
+fn change(session: &mut Session, verb: &[u8], args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let shared = Arc::clone(&session.shared);
+    let access = &shared.access;
+    match (verb, args.len()) {
+        (b"SETUSER", 3..) => {
+            let ended = access
+                .set_user(args.at(2), args.from(3).iter())
+                .map_err(refused)?;
+            session.end_connections_of(ended.as_slice(), Own::Stays);
+            reply.ok();
+        }
+        (b"DELUSER", 3..) => {
+            let deleted = access
+                .delete(&args.from(2).iter().collect::<Vec<_>>())
+                .map_err(refused)?;
+            session.end_connections_of(&deleted, Own::Ends);
+            reply.count(deleted.len());
+        }
+        (b"LOAD" | b"SAVE", 2) if !access.has_file() => {
+            return Err(Failure::say(
+                "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL \
+                 SETUSER command, and to start the server with --users FILE in order to store them.",
+            ));
+        }
+        (b"LOAD", 2) => {
+            let ended = access.load().map_err(refused)?;
+            session.end_connections_of(&ended, Own::Ends);
+            reply.ok();
+        }
+        (b"SAVE", 2) => {
+            access.save().map_err(refused)?;
+            reply.ok();
+        }
+        _ => return Err(unknown_subcommand("acl", args)),
+    }
+    Ok(())
+}
+
+/// Replies with the properties of a user for GETUSER.
+fn show(user: &User, reply: &mut Reply<'_>) {
+    let shown = user.shown();
+    reply.map(6);
+    reply.bulk(b"flags");
+    reply.set(shown.flags.len());
+    shown.flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
+    reply.bulk(b"passwords");
+    reply.array(shown.passwords.len());
+    let passwords = shown.passwords.iter();
+    passwords.for_each(|password| reply.bulk(hex(password).as_bytes()));
+    show_selector(&shown.selectors[0], reply);
+    reply.bulk(b"selectors");
+    reply.array(shown.selectors.len() - 1);
+    for selector in &shown.selectors[1..] {
+        reply.map(3);
+        show_selector(selector, reply);
+    }
+}
+
+/// Replies with the three fields of a selector.
+fn show_selector(selector: &Selector, reply: &mut Reply<'_>) {
+    let parts = [
+        ("commands", selector.commands()),
+        ("keys", selector.keys()),
+        ("channels", selector.channels()),
+    ];
+    for (name, value) in parts {
+        reply.bulk(name.as_bytes());
+        reply.bulk(&value);
+    }
+}
+
+fn cat(name: &[u8], reply: &mut Reply<'_>) -> Done {
+    let class = Classes::named(name).ok_or_else(|| {
+        let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
+        refused(format_args!("Unknown category '{name}'"))
+    })?;
+    let is_in = |entry: &&crate::redis::catalog::Entry| entry.classes.has(class);
+    reply.array(CATALOG.entries.iter().filter(is_in).count());
+    let found = CATALOG.entries.iter().filter(is_in);
+    found.for_each(|entry| reply.bulk(entry.name.as_bytes()));
+    Ok(())
+}
+
+/// Generates a password of this many bits, in hexadecimal.
+fn password(bits: usize) -> Result<String, Failure> {
+    let digits = bits.div_ceil(4);
+    let mut bytes = vec![0; digits.div_ceil(2)];
+    let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
+    filled.map_err(|_| Failure::say("ERR the system gives no random bytes"))?;
+    let mut text = hex(&bytes);
+    text.truncate(digits);
+    Ok(text)
+}
+
+fn log(session: &Session, most: usize, reply: &mut Reply<'_>) {
+    let now_ms = session.shared.store.now_ms();
+    let entries = session.shared.access.denied.newest(most);
+    reply.array(entries.len());
+    for entry in entries {
+        let reason = match entry.reason {
+            Reason::Command => "command",
+            Reason::Key => "key",
+            Reason::Auth => "auth",
+        };
+        let context = match entry.context {
+            crate::access::Context::TopLevel => "toplevel",
+            crate::access::Context::Multi => "multi",
+        };
+        reply.map(7);
+        reply.bulk(b"count");
+        reply.integer(entry.count as i64);
+        let texts: [(&str, &[u8]); 4] = [
+            ("reason", reason.as_bytes()),
+            ("context", context.as_bytes()),
+            ("object", &entry.object),
+            ("username", &entry.user),
+        ];
+        for (name, value) in texts {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value);
+        }
+        reply.bulk(b"age-seconds");
+        reply.double(now_ms.saturating_sub(entry.at_ms) as f64 / 1000.0);
+        reply.bulk(b"client-info");
+        reply.bulk(entry.client.as_bytes());
+    }
+}
+
+fn dry_run(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let user = session.shared.access.find(args.at(2));
+    let user = user.ok_or_else(|| refused(format_args!("User '{}' not found", text(args.at(2)))))?;
+    let asked = args.from(3);
+    let command = names::find(asked.at(0))
+        .ok_or_else(|| refused(format_args!("Command '{}' not found", text(asked.at(0)))))?;
+    if !command.takes(asked.len()) {
+        return Err(crate::redis::args::wrong_number(command.name));
+    }
+    crate::redis::subcommands::check(command.name, asked).map_err(|why| Failure::Refused(Cow::Owned(why)))?;
+    let asked = Asked::of(command, asked);
+    match user.check(&asked) {
+        Ok(()) => reply.ok(),
+        Err(Denied::Command) => reply.bulk(
+            format!(
+                "This user has no permissions to run the '{}' command",
+                asked.name()
+            )
+            .as_bytes(),
+        ),
+        Err(Denied::Key(key)) => reply.bulk(
+            &[
+                b"This user has no permissions to access the '",
+                &key[..],
+                b"' key",
+            ]
+            .concat(),
+        ),
+    }
+    Ok(())
+}

@@ -1,0 +1,304 @@
+//! Administration of the server: settings, durability, slow commands.
+
+use super::connection::unknown_subcommand;
+use super::limits;
+use crate::access::glob;
+use crate::error::Failure;
+use crate::net::waits;
+use crate::observe::log_level::LogLevel;
+use crate::protocol::resp::{Args, Reply, number};
+use crate::redis::args::{double, integer};
+use crate::redis::session::Session;
+use crate::shared::Shared;
+use crate::store::Waits;
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+type Done = Result<(), Failure>;
+
+/// A setting: its name, how it is read, and how it is changed, if it can be.
+struct Setting {
+    name: &'static str,
+    read: fn(&Shared) -> String,
+    change: Option<fn(&Shared, &[u8]) -> Done>,
+}
+
+const fn fixed(name: &'static str, read: fn(&Shared) -> String) -> Setting {
+    let change = None;
+    Setting { name, read, change }
+}
+
+const fn setting(
+    name: &'static str,
+    read: fn(&Shared) -> String,
+    change: fn(&Shared, &[u8]) -> Done,
+) -> Setting {
+    let change = Some(change);
+    Setting { name, read, change }
+}
+
+#[rustfmt::skip]
+static SETTINGS: &[Setting] = &[
+    setting("acllog-max-len", |shared| shared.access.denied.kept().to_string(), |shared, text| {
+        shared.access.denied.keep(usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?);
+        Ok(())
+    }),
+    fixed("appendonly", |_| "yes".to_owned()),
+    setting("appendfsync", |shared| if shared.store.waits_for_disk() { "always" } else { "everysec" }.to_owned(), |shared, text| {
+        let waits = match text.to_ascii_lowercase().as_slice() {
+            b"always" => Waits::ForDisk,
+            b"everysec" => Waits::ForProcess,
+            _ => return Err(Failure::say("argument must be one of the following: always, everysec")),
+        };
+        shared.store.set_waits(waits);
+        Ok(())
+    }),
+    setting("client-output-buffer-limit", limits::client_output, limits::set_client_output),
+    fixed("databases", |_| crate::store::DATABASES.to_string()),
+    fixed("dbfilename", |_| crate::redis::backups::NAME.to_owned()),
+    setting("dir", |shared| shared.backups.directory().map_or_else(String::new, |path| path.display().to_string()), |shared, text| {
+        let path = Path::new(OsStr::from_bytes(text));
+        shared.backups.set_directory(path).map_err(|why| Failure::Refused(Cow::Owned(why)))
+    }),
+    setting("latency-monitor-threshold", |shared| shared.latencies.threshold_ms.load(Ordering::Relaxed).to_string(), |shared, text| {
+        let threshold = u64::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        shared.latencies.threshold_ms.store(threshold, Ordering::Relaxed);
+        Ok(())
+    }),
+    setting("loglevel", |shared| shared.log_level.as_ref().map_or("notice", LogLevel::name).to_owned(), |shared, text| match &shared.log_level {
+        None => Err(Failure::say("the program that runs the server decides what is logged")),
+        Some(level) if level.set(text) => Ok(()),
+        Some(_) => Err(Failure::say("argument must be one of the following: debug, verbose, notice, warning")),
+    }),
+    setting("maxclients", |shared| shared.config.max_clients().to_string(), |shared, text| {
+        let most = usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        if most == 0 {
+            return Err(Failure::say("argument must be between 1 and 4294967295 inclusive"));
+        }
+        shared.config.set_max_clients(most);
+        Ok(())
+    }),
+    setting("maxmemory", |shared| shared.store.db.stats().memory.budget.to_string(), |shared, text| {
+        let bytes = u64::try_from(memory(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        shared.store.db.set_memory(bytes).map_err(|error| Failure::Refused(Cow::Owned(error.to_string())))?;
+        shared.fit_client_memory();
+        Ok(())
+    }),
+    setting("maxmemory-clients", limits::client_memory, limits::set_client_memory),
+    fixed("maxmemory-policy", |_| "noeviction".to_owned()),
+    fixed("port", |shared| shared.redis_port.to_string()),
+    fixed("proto-max-bulk-len", |shared| shared.config.limits.request.to_string()),
+    setting("requirepass", |shared| shared.access.given_password().map_or_else(String::new, |word| word.to_string()), |shared, text| {
+        let text = std::str::from_utf8(text).map_err(|_| Failure::say("the password must be UTF-8"))?;
+        shared.access.set_password(Some(text).filter(|text| !text.is_empty()));
+        Ok(())
+    }),
+    fixed("save", |_| String::new()),
+    setting("slowlog-log-slower-than", |shared| shared.config.slow_us.load(Ordering::Relaxed).to_string(), |shared, text| {
+        shared.config.slow_us.store(integer(text)?, Ordering::Relaxed);
+        Ok(())
+    }),
+    setting("slowlog-max-len", |shared| shared.config.slow_entries.load(Ordering::Relaxed).to_string(), |shared, text| {
+        let most = usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        shared.config.slow_entries.store(most, Ordering::Relaxed);
+        Ok(())
+    }),
+    setting("tcp-keepalive", limits::keepalive, limits::set_keepalive),
+    setting("timeout", limits::idle_timeout, limits::set_idle_timeout),
+];
+
+/// Parses a size in bytes as in the settings of Redis: a number with an optional unit.
+pub(crate) fn memory(text: &[u8]) -> Result<i64, Failure> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let unit = match &lower[digits..] {
+        b"" | b"b" => 1,
+        b"k" => 1000,
+        b"kb" => 1 << 10,
+        b"m" => 1_000_000,
+        b"mb" => 1 << 20,
+        b"g" => 1_000_000_000,
+        b"gb" => 1 << 30,
+        _ => return Err(Failure::say("argument must be a memory value")),
+    };
+    integer(&lower[..digits])?
+        .checked_mul(unit)
+        .ok_or(Failure::NOT_INTEGER)
+}
+
+pub(crate) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let verb = args.at(1).to_ascii_uppercase();
+    match (&verb[..], args.len()) {
+        (b"GET", 3..) => {
+            let fits = |setting: &&Setting| {
+                let name = setting.name.as_bytes();
+                args.from(2)
+                    .iter()
+                    .any(|pattern| glob::fits(&pattern.to_ascii_lowercase(), name))
+            };
+            let found: Vec<&Setting> = SETTINGS.iter().filter(fits).collect();
+            reply.map(found.len());
+            for setting in found {
+                reply.bulk(setting.name.as_bytes());
+                reply.bulk((setting.read)(&session.shared).as_bytes());
+            }
+        }
+        (b"SET", 4..) if args.len().is_multiple_of(2) => {
+            change_all(&session.shared, args.from(2))?;
+            reply.ok();
+        }
+        (b"RESETSTAT", 2) => {
+            let counters = &session.shared.counters;
+            for counter in [
+                &counters.connections,
+                &counters.rejected,
+                &counters.commands,
+                &counters.errors,
+                &counters.evicted,
+                &counters.memory_refusals,
+                &counters.timed_out,
+                &counters.received,
+                &counters.sent,
+                &counters.reads,
+                &counters.writes,
+                &counters.output_overflows,
+                &session.shared.store.hits,
+                &session.shared.store.misses,
+            ] {
+                counter.store(0, Ordering::Relaxed);
+            }
+            session.shared.store.expiring.reset_expired_keys();
+            session.shared.tally.reset();
+            session.shared.samples.reset_peak();
+            reply.ok();
+        }
+        (b"HELP", 2) => {
+            let lines = [
+                "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "GET <pattern> [...] -- settings.",
+                "SET <setting> <value> [...] -- changes settings until the server ends.",
+                "RESETSTAT -- sets what INFO counts to zero.",
+                "HELP -- this text.",
+            ];
+            reply.array(lines.len());
+            lines.iter().for_each(|line| reply.simple(line));
+        }
+        (b"REWRITE", 2) => {
+            return Err(Failure::say(
+                "ERR The server is running without a config file: what CONFIG SET has changed lasts until it ends. Start it with the flags of \
+                 `alluvium serve` that say the same, such as --durability, --memory and --backup-dir",
+            ));
+        }
+        _ => return Err(unknown_subcommand("config", args)),
+    }
+    Ok(())
+}
+
+/// Changes all settings or none: if one is refused, the earlier ones are restored.
+fn change_all(shared: &Shared, args: Args<'_>) -> Done {
+    let mut before: Vec<(&Setting, String)> = Vec::new();
+    for index in (0..args.len()).step_by(2) {
+        let name = args.at(index).to_ascii_lowercase();
+        let old = SETTINGS
+            .iter()
+            .find(|setting| setting.name.as_bytes() == name)
+            .map(|setting| (setting, (setting.read)(shared)));
+        if let Err(failure) = change(shared, args.at(index), args.at(index + 1)) {
+            for (setting, old) in before.into_iter().rev() {
+                if let Some(change) = setting.change {
+                    change(shared, old.as_bytes())?;
+                }
+            }
+            return Err(failure);
+        }
+        before.extend(old);
+    }
+    Ok(())
+}
+
+fn change(shared: &Shared, name: &[u8], value: &[u8]) -> Done {
+    let lower = name.to_ascii_lowercase();
+    let shown = String::from_utf8_lossy(name);
+    let Some(setting) = SETTINGS.iter().find(|setting| setting.name.as_bytes() == lower) else {
+        return Err(Failure::Refused(Cow::Owned(format!(
+            "ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"
+        ))));
+    };
+    let result = match setting.change {
+        Some(change) => change(shared, value),
+        None => Err(Failure::say("can't set immutable config")),
+    };
+    result.map_err(|failure| {
+        Failure::Refused(Cow::Owned(format!(
+            "ERR CONFIG SET failed (possibly related to argument '{shown}') - {failure}"
+        )))
+    })
+}
+
+pub(crate) fn time(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let now_ms = session.shared.store.now_ms();
+    reply.array(2);
+    reply.bulk((now_ms / 1000).to_string().as_bytes());
+    reply.bulk((now_ms % 1000 * 1000).to_string().as_bytes());
+    Ok(())
+}
+
+pub(crate) fn debug(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    // Redis crashes. Here only the connection is closed, as after any panic in a command.
+    assert!(args.len() != 2 || !args.is(1, "PANIC"), "DEBUG PANIC");
+    if args.len() != 3 || !args.is(1, "SLEEP") {
+        return Err(unknown_subcommand("debug", args));
+    }
+    let seconds = double(args.at(2))?.clamp(0.0, 3600.0);
+    waits::about_to_wait();
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    reply.ok();
+    Ok(())
+}
+
+pub(crate) fn slowlog(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let verb = args.at(1).to_ascii_uppercase();
+    let slow = &session.shared.slow;
+    match (&verb[..], args.len()) {
+        (b"LEN", 2) => reply.count(slow.len()),
+        (b"RESET", 2) => {
+            slow.reset();
+            reply.ok();
+        }
+        (b"GET", 2 | 3) => {
+            let most = args.get(2).map_or(Some(10), number::integer);
+            let most = most.filter(|&most| most >= -1);
+            let most = most.ok_or(Failure::say("ERR count should be greater than or equal to -1"))?;
+            // Minus one requests all entries.
+            let entries = slow.newest(usize::try_from(most).unwrap_or(usize::MAX));
+            reply.array(entries.len());
+            for entry in entries {
+                reply.array(6);
+                reply.integer(entry.id as i64);
+                reply.integer(entry.at_s as i64);
+                reply.integer(entry.took_us as i64);
+                reply.array(entry.args.len());
+                entry.args.iter().for_each(|arg| reply.bulk(arg));
+                reply.bulk(entry.peer.as_bytes());
+                reply.bulk(entry.name.as_bytes());
+            }
+        }
+        (b"HELP", 2) => {
+            let lines = [
+                "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "GET [<count>] -- the last commands that took long, -1 meaning all.",
+                "LEN -- how many there are.",
+                "RESET -- forgets them.",
+                "HELP -- this text.",
+            ];
+            reply.array(lines.len());
+            lines.iter().for_each(|line| reply.simple(line));
+        }
+        _ => return Err(unknown_subcommand("slowlog", args)),
+    }
+    Ok(())
+}

@@ -1,0 +1,408 @@
+//! Bit operations on strings. The first bit is the most significant bit of the first byte.
+
+use super::strings::{fits, room_to_grow, to_change};
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply};
+use crate::redis::args::{Options, integer, is, name};
+use crate::store::{Transaction, Working};
+
+type Done = Result<(), Failure>;
+
+const BAD_OFFSET: Failure = Failure::say("ERR bit offset is not an integer or out of range");
+const BAD_BIT: Failure = Failure::say("ERR bit is not an integer or out of range");
+
+/// Longest string in Redis. Bits up to its end may be read, although strings here are shorter.
+const MOST_BYTES_OF_REDIS: usize = 512 << 20;
+
+/// Parses a bit index that may be read, and returns the byte and the mask.
+fn readable_place(text: &[u8]) -> Result<(usize, u8), Failure> {
+    let number = integer(text).map_err(|_| BAD_OFFSET)?;
+    let number = u64::try_from(number).map_err(|_| BAD_OFFSET)?;
+    let byte = usize::try_from(number / 8)
+        .ok()
+        .filter(|&byte| byte < MOST_BYTES_OF_REDIS);
+    Ok((byte.ok_or(BAD_OFFSET)?, 0x80 >> (number % 8)))
+}
+
+/// Parses a bit index that may be written.
+fn place(text: &[u8]) -> Result<(usize, u8), Failure> {
+    let (byte, mask) = readable_place(text)?;
+    fits(byte.saturating_add(1)).map_err(|_| BAD_OFFSET)?;
+    Ok((byte, mask))
+}
+
+pub(crate) fn get_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (byte, mask) = readable_place(args.at(2))?;
+    let text = transaction.text(args.at(1))?;
+    let byte = text.and_then(|text| text.get(byte).copied()).unwrap_or(0);
+    reply.truth(byte & mask != 0);
+    Ok(())
+}
+
+pub(crate) fn set_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let key = name(args.at(1))?;
+    let (byte, mask) = place(args.at(2))?;
+    let on = match args.at(3) {
+        b"0" => false,
+        b"1" => true,
+        _ => return Err(BAD_BIT),
+    };
+    let mut string = to_change(transaction, key, |_| byte + 1)?;
+    let text = &mut string.text;
+    let grows = text.len() <= byte;
+    if grows {
+        text.resize(byte + 1, 0);
+    }
+    let was_on = text[byte] & mask != 0;
+    if grows || was_on != on {
+        text[byte] = if on { text[byte] | mask } else { text[byte] & !mask };
+        transaction.overwrite_text(key, &[text], string.expires_ms);
+    }
+    reply.truth(was_on);
+    Ok(())
+}
+
+/// A half-open range of bits within a string.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u64,
+    end: u64,
+}
+
+/// The unit of a range.
+#[derive(Clone, Copy)]
+enum Unit {
+    Byte,
+    Bit,
+}
+
+fn unit(word: Option<&[u8]>) -> Result<Unit, Failure> {
+    match word {
+        None => Ok(Unit::Byte),
+        Some(word) if is(word, "BYTE") => Ok(Unit::Byte),
+        Some(word) if is(word, "BIT") => Ok(Unit::Bit),
+        Some(_) => Err(Failure::SYNTAX),
+    }
+}
+
+/// Returns the bits between two positions, of which negative ones count from the end; `None` if the
+/// range is empty.
+fn span(start: i64, end: i64, unit: Unit, bytes: usize) -> Option<Span> {
+    let width = match unit {
+        Unit::Byte => 8,
+        Unit::Bit => 1,
+    };
+    let total = bytes as i64 * 8 / width;
+    if start < 0 && end < 0 && start > end {
+        return None;
+    }
+    let from_end = |index: i64| match index {
+        index if index < 0 => index.saturating_add(total).max(0),
+        index => index,
+    };
+    let (start, end) = (from_end(start), from_end(end).min(total - 1));
+    (start <= end).then(|| Span {
+        start: (start * width) as u64,
+        end: ((end + 1) * width) as u64,
+    })
+}
+
+/// Calls `each` with the bytes of a range and the position of each byte, until it returns a value.
+/// Bits outside of the range are replaced by `filler`.
+fn bytes_of<T>(
+    text: &[u8],
+    span: Span,
+    filler: bool,
+    mut each: impl FnMut(u64, u8) -> Option<T>,
+) -> Option<T> {
+    let (first, last) = (span.start / 8, (span.end - 1) / 8);
+    for index in first..=last {
+        let mut byte = *text.get(index as usize)?;
+        let mut inside = 0xffu8;
+        if index == first {
+            inside &= 0xff >> (span.start % 8);
+        }
+        if index == last {
+            inside &= 0xffu8 << (7 - (span.end - 1) % 8);
+        }
+        byte = if filler { byte | !inside } else { byte & inside };
+        if let Some(found) = each(index * 8, byte) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+pub(crate) fn bit_count(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    // As in Redis, an invalid range is an error only if the string exists.
+    let Some(text) = transaction.text(args.at(1))? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let (start, end, unit) = match args.len() {
+        2 => (0, -1, Unit::Byte),
+        4 | 5 => match (integer(args.at(2))?, integer(args.at(3))?) {
+            // The range is empty in any unit, so the unit is not parsed.
+            (start, end) if start < 0 && end < 0 && start > end => (start, end, Unit::Byte),
+            (start, end) => (start, end, unit(args.get(4))?),
+        },
+        _ => return Err(Failure::SYNTAX),
+    };
+    let mut count = 0;
+    if let Some(span) = span(start, end, unit, text.len()) {
+        bytes_of(&text, span, false, |_, byte| {
+            count += i64::from(byte.count_ones());
+            None::<()>
+        });
+    }
+    reply.integer(count);
+    Ok(())
+}
+
+pub(crate) fn bit_pos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let wanted = match integer(args.at(2))? {
+        0 => false,
+        1 => true,
+        _ => return Err(Failure::say("ERR The bit argument must be 1 or 0.")),
+    };
+    // As for BITCOUNT.
+    let Some(text) = transaction.text(args.at(1))? else {
+        // A missing string counts as infinitely many zeros.
+        reply.integer(if wanted { -1 } else { 0 });
+        return Ok(());
+    };
+    if args.len() > 6 {
+        return Err(Failure::SYNTAX);
+    }
+    let start = args.get(3).map(integer).transpose()?.unwrap_or(0);
+    let unit = unit(args.get(5))?;
+    let end = args.get(4).map(integer).transpose()?;
+    let Some(span) = span(start, end.unwrap_or(-1), unit, text.len()) else {
+        reply.integer(-1);
+        return Ok(());
+    };
+    let found = bytes_of(&text, span, !wanted, |at, byte| {
+        let lead = if wanted {
+            byte.leading_zeros()
+        } else {
+            byte.leading_ones()
+        };
+        (lead < 8).then(|| at + u64::from(lead))
+    });
+    reply.integer(match found {
+        Some(at) => at as i64,
+        // Without an explicit end, the bits after the string count as zeros.
+        None if !wanted && end.is_none() => text.len() as i64 * 8,
+        None => -1,
+    });
+    Ok(())
+}
+
+pub(crate) fn bit_op(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let join: fn(u8, u8) -> u8 = match args.at(1).to_ascii_uppercase().as_slice() {
+        b"AND" => |one, other| one & other,
+        b"OR" => |one, other| one | other,
+        b"XOR" => |one, other| one ^ other,
+        b"NOT" if args.len() == 4 => |one, _| !one,
+        b"NOT" => {
+            return Err(Failure::say(
+                "ERR BITOP NOT must be called with a single source key.",
+            ));
+        }
+        _ => return Err(Failure::SYNTAX),
+    };
+    let key = name(args.at(2))?;
+    // Read one source at a time, so that a string named several times is in memory once.
+    let mut made = Vec::new();
+    let store = transaction.store;
+    let mut _working = Working::new(store);
+    for (index, source) in args.from(3).iter().enumerate() {
+        let source = transaction.text(source)?;
+        let bytes = source.as_deref().unwrap_or_default();
+        if bytes.len() > made.len() {
+            // This charge covers the result of the sources so far.
+            _working = room_to_grow(store, bytes.len())?;
+        }
+        if index == 0 {
+            made = bytes.to_vec();
+            continue;
+        }
+        made.resize(made.len().max(bytes.len()), 0);
+        for (index, byte) in made.iter_mut().enumerate() {
+            *byte = join(*byte, bytes.get(index).copied().unwrap_or(0));
+        }
+    }
+    if args.is(1, "NOT") {
+        made.iter_mut().for_each(|byte| *byte = join(*byte, 0));
+    }
+    let length = made.len();
+    if made.is_empty() {
+        transaction.remove(key)?;
+    } else {
+        transaction.remove(key)?;
+        transaction.overwrite_text(key, &[&made], 0);
+    }
+    reply.count(length);
+    Ok(())
+}
+
+/// Largest table of LCS in cells of four bytes.
+const MOST_CELLS: usize = 64 << 20;
+
+pub(crate) fn lcs(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (mut length_alone, mut places, mut with_lengths, mut least) = (false, false, false, 0);
+    let mut options = Options::new(args, 3);
+    while let Some(word) = options.next() {
+        if is(word, "LEN") {
+            length_alone = true;
+        } else if is(word, "IDX") {
+            places = true;
+        } else if is(word, "WITHMATCHLEN") {
+            with_lengths = true;
+        } else if is(word, "MINMATCHLEN") && options.left() >= 1 {
+            least = usize::try_from(integer(options.value()?)?.max(0)).unwrap_or(0);
+        } else {
+            return Err(Failure::SYNTAX);
+        }
+    }
+    if length_alone && places {
+        return Err(Failure::say(
+            "ERR If you want both the length and indexes, please just use IDX.",
+        ));
+    }
+    const NOT_TEXT: Failure = Failure::say("ERR The specified keys must contain string values");
+    let mut working = Working::new(transaction.store);
+    let mut text = |key: &[u8]| match transaction.text(key) {
+        Ok(None) => Ok(Vec::new()),
+        Ok(Some(text)) => {
+            working.add(2 * text.len())?;
+            Ok(text.to_vec())
+        }
+        Err(Failure::Refused(_)) => Err(NOT_TEXT),
+        Err(other) => Err(other),
+    };
+    let (one, other) = (text(args.at(1))?, text(args.at(2))?);
+    let cells = (one.len() + 1).saturating_mul(other.len() + 1);
+    if cells > MOST_CELLS {
+        return Err(Failure::say("ERR String too long for LCS"));
+    }
+    working.add(cells * size_of::<u32>())?;
+    let found = Common::of(&one, &other);
+    if length_alone {
+        reply.count(found.text.len());
+    } else if !places {
+        reply.bulk(&found.text);
+    } else {
+        let shown: Vec<&Match> = found
+            .matches
+            .iter()
+            .filter(|found| found.length >= least)
+            .collect();
+        reply.map(2);
+        reply.bulk(b"matches");
+        reply.array(shown.len());
+        for found in shown {
+            reply.array(if with_lengths { 3 } else { 2 });
+            for start in [found.one, found.other] {
+                reply.array(2);
+                reply.count(start);
+                reply.count(start + found.length - 1);
+            }
+            if with_lengths {
+                reply.count(found.length);
+            }
+        }
+        reply.bulk(b"len");
+        reply.count(found.text.len());
+    }
+    Ok(())
+}
+
+/// A common substring, with its position in each string.
+struct Match {
+    one: usize,
+    other: usize,
+    length: usize,
+}
+
+/// The longest common subsequence of two strings, and its substrings, the last one first.
+struct Common {
+    text: Vec<u8>,
+    matches: Vec<Match>,
+}
+
+impl Common {
+    fn of(one: &[u8], other: &[u8]) -> Common {
+        let width = other.len() + 1;
+        let mut table = vec![0u32; (one.len() + 1) * width];
+        for (row, a) in one.iter().enumerate() {
+            for (column, b) in other.iter().enumerate() {
+                let at = (row + 1) * width + column + 1;
+                table[at] = if a == b {
+                    table[at - width - 1] + 1
+                } else {
+                    table[at - 1].max(table[at - width])
+                };
+            }
+        }
+        let (mut text, mut matches): (Vec<u8>, Vec<Match>) = (Vec::new(), Vec::new());
+        let (mut row, mut column) = (one.len(), other.len());
+        while row > 0 && column > 0 {
+            if one[row - 1] == other[column - 1] {
+                (row, column) = (row - 1, column - 1);
+                text.push(one[row]);
+                match matches.last_mut() {
+                    Some(last) if last.one == row + 1 && last.other == column + 1 => {
+                        (last.one, last.other) = (row, column);
+                        last.length += 1;
+                    }
+                    _ => matches.push(Match {
+                        one: row,
+                        other: column,
+                        length: 1,
+                    }),
+                }
+            } else if table[(row - 1) * width + column] > table[row * width + column - 1] {
+                row -= 1;
+            } else {
+                column -= 1;
+            }
+        }
+        text.reverse();
+        Common { text, matches }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_common_subsequence_has_its_stretches_from_the_end() {
+        let found = Common::of(b"ohmytext", b"mynewtext");
+        assert_eq!(found.text, b"mytext");
+        let places: Vec<_> = found
+            .matches
+            .iter()
+            .map(|found| (found.one, found.other, found.length))
+            .collect();
+        assert_eq!(places, [(4, 5, 4), (2, 0, 2)]);
+    }
+
+    #[test]
+    fn bits_of_a_range_are_counted_whatever_bytes_it_begins_and_ends_in() {
+        let text = [0b1111_0000, 0b1010_1010, 0xff];
+        for start in 0..24i64 {
+            for end in start..24 {
+                let span = span(start, end, Unit::Bit, text.len()).unwrap();
+                let mut count = 0;
+                bytes_of(&text, span, false, |_, byte| {
+                    count += byte.count_ones();
+                    None::<()>
+                });
+                let bit = |at: i64| u32::from(text[at as usize / 8] >> (7 - at % 8) & 1);
+                assert_eq!(count, (start..=end).map(bit).sum::<u32>(), "{start} {end}");
+            }
+        }
+    }
+}

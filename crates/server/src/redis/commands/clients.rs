@@ -1,0 +1,361 @@
+//! CLIENT: information about connections, and operations on them.
+
+use super::connection::{set_name, unknown_subcommand};
+use crate::access::{Access, User};
+use crate::error::Failure;
+use crate::net::Language;
+use crate::protocol::resp::{Args, Reply};
+use crate::redis::args::{integer, is};
+use crate::redis::pause::Scope;
+use crate::redis::session::{ReplyMode, Session};
+use crate::shared::Client;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+type Done = Result<(), Failure>;
+
+/// The flag of CLIENT LIST for a connection without any other.
+const NO_FLAG: &str = "N";
+
+const HELP: [&str; 17] = [
+    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GETNAME / SETNAME <name> -- the name of this connection.",
+    "GETREDIR -- -1: keys are not tracked.",
+    "ID -- the number of this connection.",
+    "INFO -- this connection in a line.",
+    "KILL <ip:port> -- ends a connection.",
+    "KILL <option> <value> [...] -- ends those that fit all options: ID, ADDR, LADDR, TYPE, USER, SKIPME (YES|NO).",
+    "LIST [TYPE <type> | ID <id> ...] -- connections, a line each.",
+    "NO-EVICT (ON|OFF) -- whether this connection is spared when the memory of clients is used up.",
+    "NO-TOUCH (ON|OFF) -- whether keys that this connection reads do not count as used.",
+    "PAUSE <milliseconds> [WRITE|ALL] -- holds commands of all connections.",
+    "REPLY (ON|OFF|SKIP) -- which replies are sent.",
+    "SETINFO (LIB-NAME|LIB-VER) <value> -- what the client's library is.",
+    "TRACKINGINFO -- that keys are not tracked.",
+    "UNBLOCK <id> [TIMEOUT|ERROR] -- 0: no command blocks.",
+    "UNPAUSE -- ends a pause.",
+    "HELP -- this text.",
+];
+
+pub(crate) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let verb = args.at(1).to_ascii_uppercase();
+    match (&verb[..], args.len()) {
+        (b"ID", 2) => reply.integer(session.client.id as i64),
+        (b"GETNAME", 2) => {
+            let name = session.client.name.lock().clone();
+            reply.bulk_or_null(Some(name.as_bytes()).filter(|name| !name.is_empty()));
+        }
+        (b"SETNAME", 3) => {
+            set_name(session, args.at(2))?;
+            reply.ok();
+        }
+        (b"SETINFO", 4) => set_info(session, args, reply)?,
+        (b"INFO", 2) => reply.verbatim(&(line(&session.client) + "\n")),
+        (b"LIST", 2..) => list(session, args, reply)?,
+        (b"REPLY", 3) => choose_replies(session, args, reply)?,
+        (b"NO-EVICT" | b"NO-TOUCH", 3) if args.is(2, "ON") || args.is(2, "OFF") => {
+            if verb == b"NO-EVICT" {
+                let stays = &session.client.load.stays;
+                stays.store(args.is(2, "ON"), Ordering::Relaxed);
+            } else {
+                session.settings.touches_keys = args.is(2, "OFF");
+            }
+            reply.ok();
+        }
+        (b"NO-EVICT" | b"NO-TOUCH", 3) => return Err(Failure::SYNTAX),
+        (b"KILL", 3..) => kill(session, args, reply)?,
+        (b"PAUSE", 3 | 4) => pause(session, args, reply)?,
+        (b"UNPAUSE", 2) => {
+            session.shared.pause.end();
+            reply.ok();
+        }
+        (b"UNBLOCK", 3 | 4) => {
+            if args.len() == 4 && !args.is(3, "TIMEOUT") && !args.is(3, "ERROR") {
+                return Err(Failure::say(
+                    "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
+                ));
+            }
+            integer(args.at(2))?;
+            reply.integer(0);
+        }
+        (b"GETREDIR", 2) => reply.integer(-1),
+        (b"TRACKINGINFO", 2) => {
+            reply.map(3);
+            reply.bulk(b"flags");
+            reply.set(1);
+            reply.bulk(b"off");
+            reply.bulk(b"redirect");
+            reply.integer(-1);
+            reply.bulk(b"prefixes");
+            reply.array(0);
+        }
+        (b"TRACKING", 3) if args.is(2, "OFF") => reply.ok(),
+        (b"TRACKING", 3..) if args.is(2, "ON") => {
+            return Err(Failure::say("ERR keys are not tracked by this server"));
+        }
+        (b"TRACKING", 3..) => return Err(Failure::SYNTAX),
+        (b"CACHING", 3) => {
+            return Err(Failure::say(
+                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+            ));
+        }
+        (b"HELP", 2) => {
+            reply.array(HELP.len());
+            HELP.iter().for_each(|line| reply.simple(line));
+        }
+        _ => return Err(unknown_subcommand("client", args)),
+    }
+    Ok(())
+}
+
+/// Formats a connection as one line.
+pub(crate) fn line(client: &Client) -> String {
+    let age_ms = client.age_ms();
+    let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
+    let queued = client.queued.load(Ordering::Relaxed);
+    let mut flags = String::new();
+    if client.is_monitor.load(Ordering::Relaxed) {
+        flags.push('O');
+    }
+    if queued >= 0 {
+        flags.push('x');
+    }
+    let place = client.peer.flags();
+    if place != NO_FLAG || flags.is_empty() {
+        flags += place;
+    }
+    if client.load.stays.load(Ordering::Relaxed) {
+        flags.push('e');
+    }
+    let load = &client.load;
+    let received = load.received.load(Ordering::Relaxed);
+    let unread = load.unread.load(Ordering::Relaxed);
+    let output = load.output.load(Ordering::Relaxed);
+    let library = client.library.lock().clone();
+    // After MULTI, the memory besides buffers belongs to the transaction; otherwise to arguments
+    // and watched keys.
+    let (held, has_begun) = (load.queued.load(Ordering::Relaxed), queued >= 0);
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} \
+         qbuf={received} qbuf-free={} argv-mem={} multi-mem={} rbs={output} rbp={unread} obl={unread} oll=0 omem={output} tot-mem={} events={} \
+         cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+        client.id,
+        client.peer,
+        client.local,
+        client.descriptor.load(Ordering::Relaxed),
+        client.name.lock(),
+        age_ms / 1000,
+        idle_ms / 1000,
+        client.database.load(Ordering::Relaxed),
+        load.input.load(Ordering::Relaxed).saturating_sub(received),
+        if has_begun { 0 } else { held },
+        if has_begun { held } else { 0 },
+        load.total(),
+        if unread > 0 { "rw" } else { "r" },
+        client.last_command(),
+        client.user.lock().name(),
+        client.version.load(Ordering::Relaxed),
+        library.0,
+        library.1,
+    )
+}
+
+/// Returns the connections with the Redis protocol.
+fn redis_clients(session: &Session) -> Vec<Arc<Client>> {
+    let mut all = session.shared.clients.list();
+    all.retain(|client| client.language == Language::Redis);
+    all
+}
+
+/// Returns whether a TYPE argument selects the existing connections, all of which are normal.
+fn means_normal(word: &[u8]) -> Result<bool, Failure> {
+    if is(word, "normal") {
+        return Ok(true);
+    }
+    let others = ["master", "replica", "slave", "pubsub"];
+    if others.iter().any(|other| is(word, other)) {
+        return Ok(false);
+    }
+    Err(Failure::Refused(Cow::Owned(format!(
+        "ERR Unknown client type '{}'",
+        String::from_utf8_lossy(word)
+    ))))
+}
+
+fn list(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let mut all = redis_clients(session);
+    if args.len() == 4 && args.is(2, "TYPE") {
+        if !means_normal(args.at(3))? {
+            all.clear();
+        }
+    } else if args.len() > 3 && args.is(2, "ID") {
+        let mut wanted = Vec::new();
+        for text in args.from(3).iter() {
+            wanted.push(integer(text).map_err(|_| Failure::say("ERR Invalid client ID"))?);
+        }
+        let found = |id: &i64| all.iter().find(|client| client.id as i64 == *id).cloned();
+        all = wanted.iter().filter_map(found).collect();
+    } else if args.len() != 2 {
+        return Err(Failure::SYNTAX);
+    }
+    let lines: String = all.iter().map(|client| line(client) + "\n").collect();
+    reply.verbatim(&lines);
+    Ok(())
+}
+
+fn set_info(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let value = args.at(3);
+    if !value.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Err(Failure::Refused(Cow::Owned(format!(
+            "ERR {} cannot contain spaces, newlines or special characters.",
+            String::from_utf8_lossy(args.at(2)).to_ascii_lowercase()
+        ))));
+    }
+    let value = String::from_utf8_lossy(value).into_owned();
+    let mut library = session.client.library.lock();
+    if args.is(2, "LIB-NAME") {
+        library.0 = value;
+    } else if args.is(2, "LIB-VER") {
+        library.1 = value;
+    } else {
+        return Err(Failure::Refused(Cow::Owned(format!(
+            "ERR Unrecognized option '{}'",
+            String::from_utf8_lossy(args.at(2))
+        ))));
+    }
+    reply.ok();
+    Ok(())
+}
+
+fn choose_replies(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if args.is(2, "ON") {
+        session.settings.reply_mode = ReplyMode::On;
+        reply.ok();
+    } else if args.is(2, "OFF") {
+        session.settings.reply_mode = ReplyMode::Off;
+    } else if args.is(2, "SKIP") {
+        if session.settings.reply_mode == ReplyMode::On {
+            session.settings.reply_mode = ReplyMode::SkipNext;
+        }
+    } else {
+        return Err(Failure::SYNTAX);
+    }
+    Ok(())
+}
+
+fn pause(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let scope = match args.get(3) {
+        None => Scope::All,
+        Some(word) if is(word, "ALL") => Scope::All,
+        Some(word) if is(word, "WRITE") => Scope::Writes,
+        Some(_) => return Err(Failure::say("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    let length =
+        integer(args.at(2)).map_err(|_| Failure::say("ERR timeout is not an integer or out of range"))?;
+    let length = u64::try_from(length).map_err(|_| Failure::say("ERR timeout is negative"))?;
+    session.shared.pause.begin(Duration::from_millis(length), scope);
+    reply.ok();
+    Ok(())
+}
+
+/// The filters of KILL.
+struct Victims {
+    id: Option<i64>,
+    peer: Option<String>,
+    local: Option<String>,
+    user: Option<Arc<User>>,
+    is_of_type: bool,
+    skips_itself: bool,
+}
+
+impl Victims {
+    fn read(access: &Access, args: Args<'_>) -> Result<Victims, Failure> {
+        let text = |index: usize| String::from_utf8_lossy(args.at(index)).into_owned();
+        let mut victims = Victims {
+            id: None,
+            peer: None,
+            local: None,
+            user: None,
+            is_of_type: true,
+            skips_itself: args.len() > 3,
+        };
+        if args.len() == 3 {
+            victims.peer = Some(text(2));
+            return Ok(victims);
+        }
+        for at in (2..args.len()).step_by(2) {
+            let value = args.get(at + 1).ok_or(Failure::SYNTAX)?;
+            if args.is(at, "ID") {
+                let id = integer(value).ok().filter(|&id| id > 0);
+                let why = Failure::say("ERR client-id should be greater than 0");
+                victims.id = Some(id.ok_or(why)?);
+            } else if args.is(at, "ADDR") {
+                victims.peer = Some(text(at + 1));
+            } else if args.is(at, "LADDR") {
+                victims.local = Some(text(at + 1));
+            } else if args.is(at, "TYPE") {
+                victims.is_of_type = means_normal(value)?;
+            } else if args.is(at, "USER") {
+                let found = access.find(value).ok_or_else(|| {
+                    let name = String::from_utf8_lossy(value);
+                    Failure::Refused(Cow::Owned(format!("ERR No such user '{name}'")))
+                });
+                victims.user = Some(found?);
+            } else if args.is(at, "SKIPME") && is(value, "YES") {
+                victims.skips_itself = true;
+            } else if args.is(at, "SKIPME") && is(value, "NO") {
+                victims.skips_itself = false;
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+        }
+        Ok(victims)
+    }
+
+    fn has(&self, client: &Client) -> bool {
+        self.is_of_type
+            && self.id.is_none_or(|id| client.id as i64 == id)
+            && self
+                .user
+                .as_ref()
+                .is_none_or(|user| client.user.lock().name() == user.name())
+            && self
+                .peer
+                .as_ref()
+                .is_none_or(|peer| client.peer.to_string() == *peer)
+            && self
+                .local
+                .as_ref()
+                .is_none_or(|local| client.local.to_string() == *local)
+    }
+}
+
+fn kill(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let victims = Victims::read(&session.shared.access, args)?;
+    let mut count = 0;
+    for client in redis_clients(session).iter().filter(|client| victims.has(client)) {
+        let is_itself = client.id == session.client.id;
+        if is_itself && victims.skips_itself {
+            continue;
+        }
+        // Close this connection after its reply is sent.
+        if is_itself {
+            session.is_ending = true;
+        } else {
+            client.is_killed.store(true, Ordering::Relaxed);
+            session.shared.clients.remove(client.id);
+        }
+        count += 1;
+    }
+    if let Some(wake) = session.shared.wake.get() {
+        wake();
+    }
+    match (args.len(), count) {
+        (3, 0) => return Err(Failure::say("ERR No such client")),
+        (3, _) => reply.ok(),
+        _ => reply.count(count),
+    }
+    Ok(())
+}

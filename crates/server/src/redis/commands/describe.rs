@@ -1,0 +1,341 @@
+//! COMMAND and OBJECT: descriptions of commands, and of the encoding of values.
+
+use super::connection::unknown_subcommand;
+use crate::access::glob;
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply, number};
+use crate::redis::args::is;
+use crate::redis::catalog;
+use crate::redis::names;
+use crate::redis::session::Session;
+use crate::redis::subcommands;
+use crate::redis::table::{self, Action, Command};
+use crate::store::model::{Collection, Entry, Kind, format};
+use crate::store::{Direction, Transaction};
+
+type Done = Result<(), Failure>;
+
+const HELP: [&str; 9] = [
+    "COMMAND [<subcommand> [<arg> [value] [opt] ...]]. Subcommands are:",
+    "(none) -- all commands.",
+    "COUNT -- how many there are.",
+    "DOCS [<name> ...] -- what commands do.",
+    "GETKEYS <command> [<arg> ...] -- the keys among the arguments.",
+    "GETKEYSANDFLAGS <command> [<arg> ...] -- the same, and what is done to them.",
+    "INFO [<name> ...] -- what commands take.",
+    "LIST [FILTERBY (MODULE <name> | ACLCAT <category> | PATTERN <pattern>)] -- their names.",
+    "HELP -- this text.",
+];
+
+pub(crate) fn command(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let verb = args.at(1).to_ascii_uppercase();
+    match (&verb[..], args.len()) {
+        (b"", 1) => all(reply),
+        (b"COUNT", 2) => reply.count(table::all().count()),
+        (b"INFO", 2) => all(reply),
+        (b"INFO", _) => {
+            reply.array(args.len() - 2);
+            for name in args.from(2).iter() {
+                match named(name) {
+                    Some((command, None)) => describe(command, reply),
+                    Some((command, Some(subcommand))) => describe_part(command, subcommand, reply),
+                    None => reply.null_array(),
+                }
+            }
+        }
+        (b"LIST", 2..) => list(args, reply)?,
+        (b"DOCS", _) => docs(args, reply),
+        (b"GETKEYS", 4..) => get_keys(args.from(2), reply)?,
+        (b"GETKEYSANDFLAGS", 4..) => get_keys_and_flags(args.from(2), reply)?,
+        (b"HELP", 2) => {
+            reply.array(HELP.len());
+            HELP.iter().for_each(|line| reply.simple(line));
+        }
+        _ => return Err(unknown_subcommand("command", args)),
+    }
+    Ok(())
+}
+
+/// A subcommand and its arity.
+type Part = (&'static str, i32);
+
+/// Returns the command of a name, or of `command|subcommand`.
+fn named(name: &[u8]) -> Option<(&'static Command, Option<&'static Part>)> {
+    let Some(at) = name.iter().position(|&byte| byte == b'|') else {
+        return Some((names::find(name)?, None));
+    };
+    let command = names::find(&name[..at])?;
+    let mut parts = subcommands::names(command.name).iter();
+    let part = parts.find(|(word, _)| is(&name[at + 1..], word))?;
+    Some((command, Some(part)))
+}
+
+/// The filter of COMMAND LIST.
+enum Filter<'a> {
+    None,
+    Category(&'a [u8]),
+    Pattern(Vec<u8>),
+    /// By module. There are none, so the filter matches nothing.
+    Nothing,
+}
+
+fn list(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let filter = match args.len() {
+        2 => Filter::None,
+        5 if args.is(2, "FILTERBY") && args.is(3, "MODULE") => Filter::Nothing,
+        5 if args.is(2, "FILTERBY") && args.is(3, "ACLCAT") => Filter::Category(args.at(4)),
+        5 if args.is(2, "FILTERBY") && args.is(3, "PATTERN") => {
+            Filter::Pattern(args.at(4).to_ascii_lowercase())
+        }
+        _ => return Err(Failure::SYNTAX),
+    };
+    let mut names = Vec::new();
+    for command in table::all() {
+        let fits = |name: &str| match &filter {
+            Filter::None => true,
+            Filter::Nothing => false,
+            Filter::Category(wanted) => catalog::classes_of(name).iter().any(|class| is(wanted, class)),
+            Filter::Pattern(pattern) => glob::fits(pattern, name.as_bytes()),
+        };
+        if fits(command.name) {
+            names.push(command.name.to_owned());
+        }
+        for (word, _) in subcommands::names(command.name) {
+            let name = format!("{}|{word}", command.name);
+            if fits(&name) {
+                names.push(name);
+            }
+        }
+    }
+    reply.array(names.len());
+    names.iter().for_each(|name| reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+fn docs(args: Args<'_>, reply: &mut Reply<'_>) {
+    let is_wanted =
+        |command: &&Command| args.len() == 2 || args.from(2).iter().any(|name| is(name, command.name));
+    let found: Vec<&Command> = table::all().filter(is_wanted).collect();
+    reply.map(found.len());
+    for command in found {
+        let parts = subcommands::names(command.name);
+        reply.bulk(command.name.as_bytes());
+        reply.map(if parts.is_empty() { 2 } else { 3 });
+        for (name, value) in [("summary", command.summary), ("group", command.group)] {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value.as_bytes());
+        }
+        if parts.is_empty() {
+            continue;
+        }
+        reply.bulk(b"subcommands");
+        reply.map(parts.len());
+        for (word, _) in parts {
+            reply.bulk(format!("{}|{word}", command.name).as_bytes());
+            reply.map(1);
+            reply.bulk(b"group");
+            reply.bulk(command.group.as_bytes());
+        }
+    }
+}
+
+/// The index of the key in subcommands that have one.
+const KEY_OF_SUBCOMMAND: u32 = 2;
+
+/// Returns the command that the arguments begin with, and its keys. Errors are detected in Redis'
+/// order: the name, whether the command can have keys, the number of arguments, the keys.
+fn keys_of<'a>(args: Args<'a>) -> Result<(&'static Command, Vec<&'a [u8]>), Failure> {
+    const UNKNOWN: Failure = Failure::say("ERR Invalid command specified");
+    let command = names::find(args.at(0)).ok_or(UNKNOWN)?;
+    let (mut arity, mut has_keys) = (command.arity, command.may_have_keys());
+    let parts = subcommands::names(command.name);
+    if !parts.is_empty() && args.len() > 1 {
+        let part = parts.iter().find(|(word, _)| args.is(1, word));
+        let (_, least) = *part.ok_or(UNKNOWN)?;
+        arity = least;
+        has_keys &= least.unsigned_abs() > KEY_OF_SUBCOMMAND;
+    }
+    if !has_keys {
+        return Err(Failure::say("ERR The command has no key arguments"));
+    }
+    if !subcommands::fits(arity, args.len()) {
+        return Err(Failure::say(
+            "ERR Invalid number of arguments specified for command",
+        ));
+    }
+    let keys: Vec<&[u8]> = command.keys(args).collect();
+    if keys.is_empty() {
+        return Err(Failure::say("ERR Invalid arguments specified for command"));
+    }
+    Ok((command, keys))
+}
+
+fn get_keys(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (_, keys) = keys_of(args)?;
+    reply.array(keys.len());
+    keys.iter().for_each(|key| reply.bulk(key));
+    Ok(())
+}
+
+fn get_keys_and_flags(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (command, keys) = keys_of(args)?;
+    let flags: &[&str] = match command.name {
+        "set" | "setex" | "psetex" | "mset" => &["OW", "update"],
+        "del" | "unlink" => &["RM", "delete"],
+        _ if command.writes() => &["RW", "access", "update"],
+        _ => &["RO", "access"],
+    };
+    reply.array(keys.len());
+    for key in keys {
+        reply.array(2);
+        reply.bulk(key);
+        reply.set(flags.len());
+        flags.iter().for_each(|flag| reply.simple(flag));
+    }
+    Ok(())
+}
+
+fn all(reply: &mut Reply<'_>) {
+    reply.array(table::all().count());
+    table::all().for_each(|command| describe(command, reply));
+}
+
+fn flags(command: &Command) -> Vec<&'static str> {
+    let is_data = matches!(command.action, Action::Data(_));
+    let mut flags = Vec::new();
+    match (is_data, command.writes()) {
+        (true, true) => flags.push("write"),
+        (true, false) => flags.push("readonly"),
+        (false, _) => flags.push("noscript"),
+    }
+    if command.is_admin() {
+        flags.push("admin");
+    }
+    if command.is_fast() {
+        flags.push("fast");
+    }
+    if command.is_for_strangers() {
+        flags.push("no_auth");
+    }
+    if command.is_refused_in_multi() {
+        flags.push("no_multi");
+    }
+    if command.has_movable_keys() {
+        flags.push("movablekeys");
+    }
+    flags
+}
+
+pub(crate) fn describe(command: &Command, reply: &mut Reply<'_>) {
+    begin(command, command.name, command.arity, reply);
+    let parts = subcommands::names(command.name);
+    reply.set(parts.len());
+    for part in parts {
+        describe_part(command, part, reply);
+    }
+}
+
+fn describe_part(command: &Command, (word, arity): &Part, reply: &mut Reply<'_>) {
+    begin(command, &format!("{}|{word}", command.name), *arity, reply);
+    reply.set(0);
+}
+
+/// Writes a description except for the subcommands.
+fn begin(command: &Command, name: &str, arity: i32, reply: &mut Reply<'_>) {
+    let flags = flags(command);
+    reply.array(10);
+    reply.bulk(name.as_bytes());
+    reply.integer(i64::from(arity));
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    let (first, last, step) = command.told_keys();
+    for number in [first, last, step] {
+        reply.integer(i64::from(number));
+    }
+    let classes = catalog::classes_of(name);
+    reply.set(classes.len());
+    classes
+        .iter()
+        .for_each(|class| reply.simple(&format!("@{class}")));
+    // Hints and key specifications, which are empty.
+    reply.set(0);
+    reply.set(0);
+}
+
+/// Limits up to which Redis uses a compact encoding: elements, and bytes of an element.
+const LISTPACK_ELEMENTS: u64 = 128;
+const LISTPACK_BYTES: usize = 64;
+const INTSET_ELEMENTS: u64 = 512;
+
+pub(crate) fn object(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let verb = args.at(1).to_ascii_uppercase();
+    match (&verb[..], args.len()) {
+        (b"ENCODING", 3) => {
+            let name = match transaction.entry(args.at(2))? {
+                None => None,
+                Some(Entry::Text(text)) => Some(match text.len() {
+                    _ if number::integer(&text).is_some() => "int",
+                    0..=44 => "embstr",
+                    _ => "raw",
+                }),
+                Some(Entry::Collection(collection)) => Some(encoding(transaction, &collection)?),
+            };
+            reply.bulk_or_null(name.map(str::as_bytes));
+        }
+        (b"REFCOUNT" | b"IDLETIME", 3) => {
+            let (key, now_ms) = (args.at(2), transaction.now_ms);
+            let idle_s = transaction.store.uses.idle_s(transaction.database, key, now_ms);
+            match transaction.entry(key)? {
+                None => reply.null(),
+                Some(_) if verb == b"REFCOUNT" => reply.integer(1),
+                Some(_) => reply.integer(i64::from(idle_s)),
+            }
+        }
+        (b"FREQ", 3) if transaction.entry(args.at(2))?.is_none() => reply.null(),
+        (b"FREQ", 3) => {
+            return Err(Failure::say(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+                 switching between policies at runtime LRU and LFU data will take some time to adjust.",
+            ));
+        }
+        (b"HELP", 2) => {
+            let lines = [
+                "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "ENCODING <key> -- how Redis would keep a value of this kind.",
+                "REFCOUNT <key> -- 1.",
+                "IDLETIME <key> -- for how many seconds it was not used, at least.",
+            ];
+            reply.array(lines.len());
+            lines.iter().for_each(|line| reply.simple(line));
+        }
+        _ => return Err(unknown_subcommand("object", args)),
+    }
+    Ok(())
+}
+
+/// Returns the encoding that Redis would use for a collection. Here all are stored alike.
+fn encoding(transaction: &Transaction<'_>, collection: &Collection) -> Result<&'static str, Failure> {
+    let (small, large, most) = match collection.kind {
+        Kind::List => return Ok("quicklist"),
+        Kind::Set => ("intset", "hashtable", INTSET_ELEMENTS),
+        Kind::Hash => ("listpack", "hashtable", LISTPACK_ELEMENTS),
+        Kind::SortedSet => ("listpack", "skiplist", LISTPACK_ELEMENTS),
+    };
+    if collection.count > most {
+        return Ok(large);
+    }
+    let start = format::elements(transaction.database, collection.number);
+    let end = format::behind(&start);
+    let mut scan = transaction.scan(start, end, Direction::Forward);
+    while let Some((key, value)) = scan.next()? {
+        let is_small = match collection.kind {
+            Kind::Set => number::integer(format::member_of(&key).1).is_some(),
+            Kind::Hash => format::member_of(&key).1.len().max(value.len()) <= LISTPACK_BYTES,
+            Kind::SortedSet | Kind::List => format::sorted_member_of(&key).1.len() <= LISTPACK_BYTES,
+        };
+        if !is_small {
+            return Ok(large);
+        }
+    }
+    Ok(small)
+}

@@ -1,0 +1,203 @@
+//! Expiry of keys.
+
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply};
+use crate::redis::args::{Options, integer, is};
+use crate::redis::texts::Texts;
+use crate::store::model::Entry;
+use std::borrow::Cow;
+
+type Done = Result<(), Failure>;
+
+/// The unit and reference of an expiry time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    InSeconds,
+    InMilliseconds,
+    AtSecond,
+    AtMillisecond,
+}
+
+impl Unit {
+    /// Returns the unit of an option of SET or GETEX.
+    pub(super) fn of_option(word: &[u8]) -> Option<Unit> {
+        [
+            ("EX", Unit::InSeconds),
+            ("PX", Unit::InMilliseconds),
+            ("EXAT", Unit::AtSecond),
+            ("PXAT", Unit::AtMillisecond),
+        ]
+        .into_iter()
+        .find_map(|(name, unit)| is(word, name).then_some(unit))
+    }
+
+    /// Returns the time in milliseconds since 1970, or `None` on overflow.
+    fn moment(self, value: i64, now_ms: u64) -> Option<i64> {
+        let now_ms = i64::try_from(now_ms).ok()?;
+        match self {
+            Unit::InSeconds => value.checked_mul(1000)?.checked_add(now_ms),
+            Unit::InMilliseconds => value.checked_add(now_ms),
+            Unit::AtSecond => value.checked_mul(1000),
+            Unit::AtMillisecond => Some(value),
+        }
+    }
+}
+
+fn invalid(command: &str) -> Failure {
+    Failure::Refused(Cow::Owned(format!(
+        "ERR invalid expire time in '{command}' command"
+    )))
+}
+
+/// Returns the expiry time for a new value. The number must be positive.
+pub(crate) fn moment(value: &[u8], unit: Unit, now_ms: u64, command: &str) -> Result<u64, Failure> {
+    let value = integer(value)?;
+    let moment = unit.moment(value, now_ms).filter(|_| value > 0);
+    moment
+        .and_then(|moment| u64::try_from(moment).ok())
+        .ok_or_else(|| invalid(command))
+}
+
+/// The conditions of EXPIRE.
+#[derive(Default)]
+struct Conditions {
+    if_never: bool,
+    if_ever: bool,
+    if_later: bool,
+    if_earlier: bool,
+}
+
+fn conditions(args: Args<'_>) -> Result<Conditions, Failure> {
+    let mut conditions = Conditions::default();
+    let mut options = Options::new(args, 3);
+    while let Some(word) = options.next() {
+        let flag = if is(word, "NX") {
+            &mut conditions.if_never
+        } else if is(word, "XX") {
+            &mut conditions.if_ever
+        } else if is(word, "GT") {
+            &mut conditions.if_later
+        } else if is(word, "LT") {
+            &mut conditions.if_earlier
+        } else {
+            let word = String::from_utf8_lossy(word);
+            return Err(Failure::Refused(Cow::Owned(format!(
+                "ERR Unsupported option {word}"
+            ))));
+        };
+        *flag = true;
+    }
+    if conditions.if_never && (conditions.if_ever || conditions.if_later || conditions.if_earlier) {
+        return Err(Failure::say(
+            "ERR NX and XX, GT or LT options at the same time are not compatible",
+        ));
+    }
+    if conditions.if_later && conditions.if_earlier {
+        return Err(Failure::say(
+            "ERR GT and LT options at the same time are not compatible",
+        ));
+    }
+    Ok(conditions)
+}
+
+impl Conditions {
+    /// Returns whether the conditions hold for a key that expires at `now` (0 for never) and is to
+    /// expire at `then`.
+    fn hold(&self, now: u64, then: i64) -> bool {
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let never = now == 0;
+        !((self.if_never && !never)
+            || (self.if_ever && never)
+            || (self.if_later && (never || then <= now))
+            || (self.if_earlier && !never && then >= now))
+    }
+}
+
+fn set_expiry(
+    transaction: &mut impl Texts,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    unit: Unit,
+    command: &str,
+) -> Done {
+    // Errors are detected in Redis' order.
+    let conditions = conditions(args)?;
+    let value = integer(args.at(2))?;
+    let now_ms = transaction.now_ms();
+    let then = unit.moment(value, now_ms).ok_or_else(|| invalid(command))?;
+    let Some(expires_ms) = transaction.entry(args.at(1))?.map(|entry| entry.expires_ms()) else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let holds = conditions.hold(expires_ms, then);
+    if holds {
+        match u64::try_from(then) {
+            Ok(then) if then > now_ms => transaction.expire(args.at(1), then)?,
+            _ => transaction.remove(args.at(1))?,
+        };
+    }
+    reply.truth(holds);
+    Ok(())
+}
+
+pub(crate) fn expire(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    set_expiry(transaction, args, reply, Unit::InSeconds, "expire")
+}
+
+pub(crate) fn pexpire(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    set_expiry(transaction, args, reply, Unit::InMilliseconds, "pexpire")
+}
+
+pub(crate) fn expire_at(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    set_expiry(transaction, args, reply, Unit::AtSecond, "expireat")
+}
+
+pub(crate) fn pexpire_at(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    set_expiry(transaction, args, reply, Unit::AtMillisecond, "pexpireat")
+}
+
+pub(crate) fn persist(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let expires = transaction
+        .entry(args.at(1))?
+        .is_some_and(|entry| entry.expires_ms() != 0);
+    if expires {
+        transaction.expire(args.at(1), 0)?;
+    }
+    reply.truth(expires);
+    Ok(())
+}
+
+/// Replies to TTL and related commands: -2 without a key, -1 without an expiry time.
+fn report(
+    transaction: &mut impl Texts,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    shown: impl Fn(i64, i64) -> i64,
+) -> Done {
+    let now_ms = transaction.now_ms() as i64;
+    let value = match transaction.entry(args.at(1))?.as_ref().map(Entry::expires_ms) {
+        None => -2,
+        Some(0) => -1,
+        Some(expires_ms) => shown(i64::try_from(expires_ms).unwrap_or(i64::MAX), now_ms),
+    };
+    reply.integer(value);
+    Ok(())
+}
+
+pub(crate) fn ttl(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    report(transaction, args, reply, |then, now| (then - now + 500) / 1000)
+}
+
+pub(crate) fn pttl(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    report(transaction, args, reply, |then, now| then - now)
+}
+
+pub(crate) fn expire_time(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    report(transaction, args, reply, |then, _| {
+        (then.saturating_add(500)) / 1000
+    })
+}
+
+pub(crate) fn pexpire_time(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    report(transaction, args, reply, |then, _| then)
+}

@@ -1,0 +1,338 @@
+//! Hashes: one record per field.
+
+use super::draw;
+use super::strings::{AT_ONCE, float_sum};
+use super::walks::{self, Wish};
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply, Version, number};
+use crate::redis::args::{Options, check_room, integer, is, name, wrong_number};
+use crate::redis::pages::{self, Show, Stretch};
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Collection, Kind};
+use crate::store::{Pair, Transaction};
+use smallvec::SmallVec;
+
+type Done = Result<(), Failure>;
+
+fn hash(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
+    transaction.collection(key, Kind::Hash)
+}
+
+fn place(transaction: &Transaction<'_>, hash: &Collection, field: &[u8]) -> InnerKey {
+    format::member_key(transaction.database, hash.number, field)
+}
+
+/// Sets fields and returns the number of new ones.
+fn set_all(transaction: &mut Transaction<'_>, args: Args<'_>, command: &str) -> Result<u64, Failure> {
+    if !args.len().is_multiple_of(2) {
+        return Err(wrong_number(command));
+    }
+    let key = name(args.at(1))?;
+    for index in (2..args.len()).step_by(2) {
+        name(args.at(index))?;
+    }
+    let mut hash = transaction.collection_or_new(key, Kind::Hash)?;
+    let places: SmallVec<[InnerKey; 1]> = (2..args.len())
+        .step_by(2)
+        .map(|index| place(transaction, &hash, args.at(index)))
+        .collect();
+    // A new hash has no fields to look up.
+    let there = match hash.count {
+        0 => SmallVec::new(),
+        _ => transaction.are_there(&places)?,
+    };
+    let is_one = places.len() == 1;
+    let mut count = 0;
+    for (index, place) in places.into_iter().enumerate() {
+        let was_there = there.get(index) == Some(&true);
+        // A field may be named twice.
+        if !was_there && (is_one || transaction.own_value(&place).is_none()) {
+            count += 1;
+        }
+        transaction.put(place, args.at(3 + 2 * index).to_vec(), 0);
+    }
+    hash.count += count;
+    transaction.save(key, &hash);
+    Ok(count)
+}
+
+pub(crate) fn hset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let count = set_all(transaction, args, "hset")?;
+    reply.integer(count as i64);
+    Ok(())
+}
+
+pub(crate) fn hmset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    set_all(transaction, args, "hmset")?;
+    reply.ok();
+    Ok(())
+}
+
+/// Returns a hash and the value of one of its fields.
+fn field(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    field: &[u8],
+) -> Result<(Option<Collection>, Option<Vec<u8>>), Failure> {
+    let Some(hash) = hash(transaction, key)? else {
+        return Ok((None, None));
+    };
+    let place = place(transaction, &hash, field);
+    let value = transaction.get(&place)?.map(|found| found.to_vec());
+    Ok((Some(hash), value))
+}
+
+/// Sets one field of a hash, which is created if necessary.
+fn set_one(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    name: &[u8],
+    (hash, old): (Option<Collection>, Option<&[u8]>),
+    value: Vec<u8>,
+) -> Done {
+    let mut hash = match hash {
+        Some(hash) => hash,
+        None => transaction.new_collection(Kind::Hash)?,
+    };
+    hash.count += u64::from(old.is_none());
+    let place = place(transaction, &hash, name);
+    transaction.put(place, value, 0);
+    transaction.save(key, &hash);
+    Ok(())
+}
+
+pub(crate) fn hset_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (key, wanted) = (name(args.at(1))?, name(args.at(2))?);
+    let (hash, old) = field(transaction, key, wanted)?;
+    reply.truth(old.is_none());
+    if old.is_none() {
+        set_one(transaction, key, wanted, (hash, None), args.at(3).to_vec())?;
+    }
+    Ok(())
+}
+
+pub(crate) fn hget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (_, value) = field(transaction, args.at(1), args.at(2))?;
+    reply.bulk_or_null(value.as_deref());
+    Ok(())
+}
+
+pub(crate) fn hexists(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (_, value) = field(transaction, args.at(1), args.at(2))?;
+    reply.truth(value.is_some());
+    Ok(())
+}
+
+pub(crate) fn hstrlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (_, value) = field(transaction, args.at(1), args.at(2))?;
+    reply.count(value.map_or(0, |value| value.len()));
+    Ok(())
+}
+
+pub(crate) fn hmget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let fields = args.from(2);
+    reply.array(fields.len());
+    let Some(hash) = hash(transaction, args.at(1))? else {
+        fields.iter().for_each(|_| reply.null());
+        return Ok(());
+    };
+    // Read some at a time: a field may be named often and have a long value.
+    let mut start = 0;
+    while start < fields.len() {
+        let at_once = AT_ONCE.min(transaction.store.sizes.most());
+        let some = fields.iter().skip(start).take(at_once);
+        let places: Vec<_> = some.map(|field| place(transaction, &hash, field)).collect();
+        start += places.len();
+        for value in transaction.multi_get(&places)? {
+            transaction.store.sizes.note(value.as_ref().map_or(0, Vec::len));
+            reply.bulk_or_null(value.as_deref());
+        }
+        check_room(reply)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn hlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let count = hash(transaction, args.at(1))?.map_or(0, |hash| hash.count);
+    reply.integer(count as i64);
+    Ok(())
+}
+
+/// Writes `what` of all fields.
+fn write_all(transaction: &Transaction<'_>, reply: &mut Reply<'_>, hash: &Collection, what: Show) -> Done {
+    let whole = Stretch::whole(transaction.database, hash.number, hash.count);
+    pages::write(transaction, reply, whole, what)
+}
+
+/// Returns the number of fields for a reply.
+fn count(hash: Option<&Collection>) -> usize {
+    hash.map_or(0, |hash| usize::try_from(hash.count).unwrap_or(usize::MAX))
+}
+
+pub(crate) fn hgetall(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let hash = hash(transaction, args.at(1))?;
+    reply.map(count(hash.as_ref()));
+    hash.map_or(Ok(()), |hash| write_all(transaction, reply, &hash, Show::Pair))
+}
+
+pub(crate) fn hkeys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let hash = hash(transaction, args.at(1))?;
+    reply.array(count(hash.as_ref()));
+    hash.map_or(Ok(()), |hash| write_all(transaction, reply, &hash, Show::Member))
+}
+
+pub(crate) fn hvals(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let hash = hash(transaction, args.at(1))?;
+    reply.array(count(hash.as_ref()));
+    hash.map_or(Ok(()), |hash| write_all(transaction, reply, &hash, Show::Value))
+}
+
+pub(crate) fn hdel(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let Some(mut hash) = hash(transaction, args.at(1))? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let before = hash.count;
+    for field in args.from(2).iter() {
+        let place = place(transaction, &hash, field);
+        if transaction.get(&place)?.is_some() {
+            transaction.delete(place);
+            hash.count -= 1;
+        }
+    }
+    if hash.count != before {
+        transaction.save(args.at(1), &hash);
+    }
+    reply.integer((before - hash.count) as i64);
+    Ok(())
+}
+
+pub(crate) fn hincr_by(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let by = integer(args.at(3))?;
+    let (key, wanted) = (name(args.at(1))?, name(args.at(2))?);
+    let (hash, old) = field(transaction, key, wanted)?;
+    let value = match &old {
+        None => 0,
+        Some(text) => number::integer(text).ok_or(Failure::say("ERR hash value is not an integer"))?,
+    };
+    let sum = value
+        .checked_add(by)
+        .ok_or(Failure::say("ERR increment or decrement would overflow"))?;
+    let text = sum.to_string().into_bytes();
+    set_one(transaction, key, wanted, (hash, old.as_deref()), text)?;
+    reply.integer(sum);
+    Ok(())
+}
+
+pub(crate) fn hincr_by_float(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    if crate::redis::args::double(args.at(3))?.is_infinite() {
+        return Err(Failure::say("ERR value is NaN or Infinity"));
+    }
+    let (key, wanted) = (name(args.at(1))?, name(args.at(2))?);
+    let (hash, old) = field(transaction, key, wanted)?;
+    if old.as_ref().is_some_and(|text| number::double(text).is_none()) {
+        return Err(Failure::say("ERR hash value is not a float"));
+    }
+    let sum = float_sum(old.as_deref().unwrap_or(b"0"), args.at(3))?;
+    reply.bulk(&sum);
+    set_one(transaction, key, wanted, (hash, old.as_deref()), sum)
+}
+
+pub(crate) fn hscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let cursor = walks::cursor(args.at(2))?;
+    // As in Redis, options are parsed only if the key exists.
+    let Some(hash) = hash(transaction, args.at(1))? else {
+        walks::begin(reply, 0, 0);
+        return Ok(());
+    };
+    let wish = Wish::new(args, 3)?;
+    let start = format::place_key(transaction.database, hash.number, cursor);
+    let end = format::behind(&format::elements(transaction.database, hash.number));
+    let (next, found) = walks::some_elements(transaction, (start, end), wish.count, format::member_of)?;
+    let found: Vec<_> = found.into_iter().filter(|(field, _)| wish.fits(field)).collect();
+    walks::begin(reply, next, 2 * found.len());
+    for (field, value) in &found {
+        reply.bulk(field);
+        reply.bulk(value);
+    }
+    Ok(())
+}
+
+pub(crate) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let mut options = Options::new(args, 2);
+    let count = options.next().map(random_count).transpose()?;
+    let with_values = match options.next() {
+        None => false,
+        Some(word) if is(word, "WITHVALUES") && options.left() == 0 => true,
+        Some(_) => return Err(Failure::SYNTAX),
+    };
+    // Redis counts fields and values together in one integer.
+    if with_values && count.is_some_and(|count| count.unsigned_abs() > i64::MAX as u64 / 2) {
+        return Err(Failure::OUT_OF_RANGE);
+    }
+    let hash = hash(transaction, args.at(1))?;
+    let (hash, count) = match (hash, count) {
+        (Some(hash), Some(count)) => (hash, count),
+        (None, None) => {
+            reply.null();
+            return Ok(());
+        }
+        (None, Some(_)) => {
+            reply.array(0);
+            return Ok(());
+        }
+        (Some(hash), None) => {
+            return draw::different(transaction, &hash, 1, |(key, _)| {
+                reply.bulk(format::member_of(key).1);
+                Ok(())
+            });
+        }
+    };
+    let nests = with_values && reply.version() == Version::Three;
+    let replies = if with_values && !nests { 2 } else { 1 };
+    let head = |count: u64| usize::try_from(count.saturating_mul(replies)).unwrap_or(usize::MAX);
+    let write = |reply: &mut Reply<'_>, (key, value): &Pair| {
+        if nests {
+            reply.array(2);
+        }
+        reply.bulk(format::member_of(key).1);
+        if with_values {
+            reply.bulk(value);
+        }
+        check_room(reply)
+    };
+    let wanted = count.unsigned_abs();
+    if count < 0 {
+        draw::check_count(reply, wanted)?;
+        reply.array(head(wanted));
+        return draw::with_repetitions(transaction, &hash, wanted, |pair| write(reply, pair));
+    }
+    if wanted >= hash.count && !nests {
+        let what = if with_values { Show::Pair } else { Show::Member };
+        reply.array(head(hash.count));
+        return write_all(transaction, reply, &hash, what);
+    }
+    // The number of elements is known only after drawing.
+    let mut body = Vec::new();
+    let mut drawn = Reply::new(&mut body, reply.version()).at_most(reply.most());
+    let mut many = 0;
+    draw::different(transaction, &hash, wanted, |pair| {
+        many += 1;
+        write(&mut drawn, pair)
+    })?;
+    reply.array(head(many));
+    reply.raw(&body);
+    Ok(())
+}
+
+/// Parses the number of elements to draw; negative if repetitions are allowed.
+pub(super) fn random_count(text: &[u8]) -> Result<i64, Failure> {
+    match integer(text)? {
+        i64::MIN => Err(Failure::OUT_OF_RANGE),
+        count => Ok(count),
+    }
+}

@@ -1,0 +1,116 @@
+//! The section Keyspace: the numbers of keys and of expiring keys, and the average time to live.
+//!
+//! A small database is counted. For a larger one, the store estimates the number of keys, and the
+//! part that expires is estimated from a sample of records at several positions between the first
+//! key and the last. If keys are hashed, the first records of a walk are a fair sample, because
+//! hashes are independent of the content.
+
+use super::line;
+use crate::redis::commands::walks;
+use crate::shared::Shared;
+use crate::store::model::{Entry, Found, format};
+use crate::store::{DATABASES, Store};
+
+/// Number of records up to which all are counted.
+const COUNTED: usize = 1024;
+
+/// Number of positions of a sample, and records read at each.
+const PLACES: usize = 8;
+const AT_EACH: usize = 64;
+
+/// Statistics of some records.
+#[derive(Debug, Default)]
+struct Seen {
+    records: u64,
+    keys: u64,
+    expires: u64,
+    sum_ttl_ms: u128,
+}
+
+impl Seen {
+    fn add(&mut self, record: &[u8], now_ms: u64) {
+        self.records += 1;
+        let Ok(Some(entry)) = Entry::read(Found::Borrowed(record), now_ms) else {
+            return;
+        };
+        self.keys += 1;
+        if entry.expires_ms() != 0 {
+            self.expires += 1;
+            self.sum_ttl_ms += u128::from(entry.expires_ms() - now_ms);
+        }
+    }
+
+    /// Returns the number of keys, the number of expiring keys, and their average time to live,
+    /// extrapolated to `all` records.
+    fn of_all(&self, all: u64) -> (u64, u64, u64) {
+        let share = |part: u64| (u128::from(all) * u128::from(part) / u128::from(self.records.max(1))) as u64;
+        (share(self.keys), share(self.expires), self.mean_ttl_ms())
+    }
+
+    fn mean_ttl_ms(&self) -> u64 {
+        let mean = self.sum_ttl_ms.checked_div(u128::from(self.expires));
+        mean.map_or(0, |mean| u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+}
+
+/// Reads records from a position on. Returns whether there were fewer than `most`.
+fn look(store: &Store, from: &[u8], end: &[u8], most: usize, seen: &mut Seen) -> alluvium::Result<bool> {
+    let mut count = 0;
+    for pair in store.data.range(from..end).take(most) {
+        let (_, record) = pair?;
+        seen.add(&record, store.now_ms());
+        count += 1;
+    }
+    Ok(count < most)
+}
+
+/// Like [`count`], for hashed keys.
+fn count_hashed(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
+    let Some(space) = store.records.existing(database) else {
+        return Ok((0, 0, 0));
+    };
+    let mut seen = Seen::default();
+    for pair in space.unordered().take(COUNTED) {
+        seen.add(&pair?.1, store.now_ms());
+    }
+    if seen.records < COUNTED as u64 {
+        return Ok((seen.keys, seen.expires, seen.mean_ttl_ms()));
+    }
+    Ok(seen.of_all(space.approximate_len()?))
+}
+
+/// Returns the number of keys, the number of expiring keys, and their average time to live in
+/// milliseconds.
+fn count(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
+    if store.records.are_hashed() {
+        return count_hashed(store, database);
+    }
+    let (start, end) = format::records(database);
+    let mut seen = Seen::default();
+    if look(store, &start, &end, COUNTED, &mut seen)? {
+        return Ok((seen.keys, seen.expires, seen.mean_ttl_ms()));
+    }
+    let ends = |pair: Option<alluvium::Result<(Vec<u8>, alluvium::Value)>>| pair.transpose();
+    let mut range = store.data.range(&start[..]..&end[..]);
+    let (first, last) = (ends(range.next())?, ends(range.next_back())?);
+    let mut seen = Seen::default();
+    if let (Some((first, _)), Some((last, _))) = (first, last) {
+        for _ in 0..PLACES {
+            let from = walks::place_between(database, format::user_key(&first), format::user_key(&last));
+            look(store, &from, &end, AT_EACH, &mut seen)?;
+        }
+    }
+    let all = store.data.approximate_len_of(&start[..]..&end[..])?;
+    Ok(seen.of_all(all))
+}
+
+pub(super) fn keyspace(shared: &Shared, text: &mut String) {
+    for database in 0..DATABASES {
+        if let Ok((keys, expires, ttl_ms)) = count(&shared.store, shared.store.databases.number_of(database))
+            && keys > 0
+        {
+            let value = format_args!("keys={keys},expires={expires},avg_ttl={ttl_ms}");
+            line(text, &format!("db{database}"), value);
+        }
+    }
+}

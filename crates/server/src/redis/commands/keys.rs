@@ -1,0 +1,257 @@
+//! Commands on keys of any type.
+
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply};
+use crate::redis::args::{Options, integer, is, name};
+use crate::redis::texts::Texts;
+use crate::store::model::{Collection, Entry, Kind, format};
+use crate::store::{Counting, DATABASES, Direction, Staging, Transaction};
+
+type Done = Result<(), Failure>;
+
+pub(crate) fn del(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    transaction.fetch_records(args.from(1).iter())?;
+    let mut count = 0;
+    for key in args.from(1).iter() {
+        count += usize::from(transaction.remove(key)?);
+    }
+    reply.count(count);
+    Ok(())
+}
+
+pub(crate) fn exists(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    transaction.fetch_records(args.from(1).iter())?;
+    let mut count = 0;
+    for key in args.from(1).iter() {
+        count += usize::from(transaction.entry(key)?.is_some());
+    }
+    reply.count(count);
+    Ok(())
+}
+
+pub(crate) fn type_of(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let entry = transaction.entry(args.at(1))?;
+    reply.simple(entry.map_or("none", |entry| entry.type_name()));
+    Ok(())
+}
+
+/// The content of a key, independent of the transaction's borrow.
+enum Held {
+    Text(Vec<u8>, u64),
+    Collection(Collection),
+}
+
+fn held(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Held>, Failure> {
+    Ok(transaction.entry(key)?.map(|entry| match entry {
+        Entry::Text(text) => Held::Text(text.to_vec(), text.expires_ms),
+        Entry::Collection(collection) => Held::Collection(collection),
+    }))
+}
+
+fn move_to(transaction: &mut Transaction<'_>, from: &[u8], to: &[u8], held: Held) -> Done {
+    transaction.remove(to)?;
+    transaction.delete(format::record_key(transaction.database, from));
+    transaction.touch(from);
+    match held {
+        Held::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
+        Held::Collection(mut collection) => {
+            // The elements stay under the collection's number. The reaper, which deletes them at
+            // expiry, must find the new key.
+            let expires_ms = collection.expires_ms;
+            transaction.unmark(from, collection.number);
+            transaction.mark(to, collection.number);
+            transaction.set_expiry(to, &mut collection, expires_ms);
+            transaction.save(to, &collection);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn rename(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (from, to) = (args.at(1), name(args.at(2))?);
+    let held = held(transaction, from)?.ok_or(Failure::NO_SUCH_KEY)?;
+    if from != to {
+        move_to(transaction, from, to, held)?;
+    }
+    reply.ok();
+    Ok(())
+}
+
+pub(crate) fn rename_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (from, to) = (args.at(1), name(args.at(2))?);
+    let held = held(transaction, from)?.ok_or(Failure::NO_SUCH_KEY)?;
+    let is_free = transaction.entry(to)?.is_none();
+    if is_free {
+        move_to(transaction, from, to, held)?;
+    }
+    reply.truth(is_free);
+    Ok(())
+}
+
+pub(crate) fn copy(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (from, to) = (args.at(1), name(args.at(2))?);
+    let here = transaction.database;
+    let (mut there, mut replaces) = (here, false);
+    let mut options = Options::new(args, 3);
+    while let Some(word) = options.next() {
+        if is(word, "REPLACE") {
+            replaces = true;
+        } else if is(word, "DB") {
+            there = transaction.number_of(database(options.value()?)?);
+        } else {
+            return Err(Failure::SYNTAX);
+        }
+    }
+    if from == to && here == there {
+        return Err(Failure::say("ERR source and destination objects are the same"));
+    }
+    let source = held(transaction, from)?;
+    transaction.database = there;
+    let result = copy_to(transaction, here, to, source, replaces);
+    transaction.database = here;
+    reply.truth(result?);
+    Ok(())
+}
+
+/// Returns whether a COPY command targets a database other than `here`. Invalid arguments are left
+/// to COPY itself.
+pub(crate) fn copies_beyond(args: Args<'_>, here: u8) -> bool {
+    let mut options = Options::new(args, 3);
+    while let Some(word) = options.next() {
+        let there = is(word, "DB").then(|| options.value().and_then(database));
+        if matches!(there, Some(Ok(there)) if there != here) {
+            return true;
+        }
+    }
+    false
+}
+
+/// MOVE: moves a key to another database, unless the key exists there.
+pub(crate) fn move_key(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let key = args.at(1);
+    let here = transaction.database;
+    let there = transaction.number_of(database(args.at(2))?);
+    if here == there {
+        return Err(Failure::say("ERR source and destination objects are the same"));
+    }
+    let source = held(transaction, key)?;
+    transaction.database = there;
+    let result = copy_to(transaction, here, key, source, false);
+    transaction.database = here;
+    let is_moved = result?;
+    if is_moved {
+        transaction.remove(key)?;
+    }
+    reply.truth(is_moved);
+    Ok(())
+}
+
+/// SWAPDB: swaps two databases for all clients at once.
+pub(crate) fn swap_db(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let number = |index, which: &'static str| match integer(args.at(index)) {
+        Ok(_) => database(args.at(index)),
+        Err(_) => Err(Failure::say(which)),
+    };
+    let one = number(1, "ERR invalid first DB index")?;
+    let other = number(2, "ERR invalid second DB index")?;
+    if one != other {
+        transaction.swap(one, other)?;
+    }
+    reply.ok();
+    Ok(())
+}
+
+fn copy_to(
+    transaction: &mut Transaction<'_>,
+    here: u8,
+    to: &[u8],
+    source: Option<Held>,
+    replaces: bool,
+) -> Result<bool, Failure> {
+    let Some(source) = source else {
+        return Ok(false);
+    };
+    if !replaces && transaction.entry(to)?.is_some() {
+        return Ok(false);
+    }
+    match source {
+        Held::Text(text, expires_ms) => {
+            transaction.remove(to)?;
+            transaction.overwrite_text(to, &[&text], expires_ms);
+        }
+        Held::Collection(old) => {
+            let mut new = transaction.new_collection(old.kind)?;
+            (new.count, new.head) = (old.count, old.head);
+            copy_elements(transaction, here, &old, &mut new)?;
+            transaction.remove(to)?;
+            transaction.set_expiry(to, &mut new, old.expires_ms);
+            transaction.save(to, &new);
+        }
+    }
+    Ok(true)
+}
+
+fn copy_elements(
+    transaction: &mut Transaction<'_>,
+    here: u8,
+    old: &Collection,
+    new: &mut Collection,
+) -> Done {
+    let there = transaction.database;
+    let mut staging = Staging::new(transaction, there, new.number);
+    let mut counting = Counting::new(old.count);
+    let start = format::elements(here, old.number);
+    let end = format::behind(&start);
+    let (counts, scores) = (format::chunks(here, old.number), format::scores(here, old.number));
+    let mut scan = transaction.scan(start, end, Direction::Forward);
+    while let Some((key, value)) = scan.next()? {
+        if old.kind == Kind::SortedSet {
+            if (&counts.0[..]..&counts.1[..]).contains(&&key[..]) {
+                continue;
+            }
+            if key[..] >= scores.0[..] {
+                counting.add(&key);
+            }
+        }
+        let mut inner = format::elements(there, new.number);
+        inner.extend_from_slice(key.get(format::ELEMENT_PREFIX..).unwrap_or_default());
+        staging.put(inner, value)?;
+    }
+    drop(scan);
+    staging.finish(transaction)?;
+    if old.kind == Kind::SortedSet {
+        transaction.adopt_order(new, counting)?;
+    }
+    Ok(())
+}
+
+/// Parses a database number.
+pub(crate) fn database(text: &[u8]) -> Result<u8, Failure> {
+    let number = integer(text)?;
+    let number = u8::try_from(number).ok().filter(|&number| number < DATABASES);
+    number.ok_or(Failure::say("ERR DB index is out of range"))
+}
+
+pub(crate) fn flush_mode(args: Args<'_>) -> Done {
+    match args.len() {
+        1 => Ok(()),
+        2 if args.is(1, "SYNC") || args.is(1, "ASYNC") => Ok(()),
+        _ => Err(Failure::SYNTAX),
+    }
+}
+
+pub(crate) fn flush_db(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    flush_mode(args)?;
+    transaction.empty(transaction.database)?;
+    reply.ok();
+    Ok(())
+}
+
+pub(crate) fn flush_all(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    flush_mode(args)?;
+    for database in 0..DATABASES {
+        transaction.empty(database)?;
+    }
+    reply.ok();
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! LATENCY: slow events, and latency histograms of commands.
+
+use super::connection::unknown_subcommand;
+use crate::error::Failure;
+use crate::observe::latency::{Event, Sample};
+use crate::protocol::resp::{Args, Reply};
+use crate::redis::args::is;
+use crate::redis::session::Session;
+use crate::redis::table::counted_names;
+use crate::shared::Shared;
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+type Done = Result<(), Failure>;
+
+const HELP: [&str; 8] = [
+    "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DOCTOR -- what is slow, in words.",
+    "GRAPH <event> -- the samples of an event as a picture.",
+    "HISTOGRAM [<command> ...] -- how long commands took.",
+    "HISTORY <event> -- the samples of an event.",
+    "LATEST -- the last sample of every event, and the longest.",
+    "RESET [<event> ...] -- forgets samples.",
+    "HELP -- this text.",
+];
+
+pub(crate) fn latency(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let verb = args.at(1).to_ascii_uppercase();
+    let shared = &session.shared;
+    match (&verb[..], args.len()) {
+        (b"LATEST", 2) => {
+            let all = shared.latencies.all();
+            reply.array(all.len());
+            for (name, event) in &all {
+                let last = event.samples.back().copied();
+                let last = last.unwrap_or(Sample { at_s: 0, took_ms: 0 });
+                reply.array(4);
+                reply.bulk(name.as_bytes());
+                reply.integer(last.at_s as i64);
+                reply.integer(last.took_ms as i64);
+                reply.integer(event.most_ms as i64);
+            }
+        }
+        (b"HISTORY", 3) => {
+            let samples = event(shared, args.at(2)).map_or_else(Vec::new, |event| event.samples.into());
+            reply.array(samples.len());
+            for sample in samples {
+                reply.array(2);
+                reply.integer(sample.at_s as i64);
+                reply.integer(sample.took_ms as i64);
+            }
+        }
+        (b"RESET", 2) => reply.count(shared.latencies.reset_all()),
+        (b"RESET", _) => {
+            let names = args.from(2);
+            reply.count(names.iter().filter(|name| shared.latencies.reset(name)).count());
+        }
+        (b"GRAPH", 3) => {
+            let Some(event) = event(shared, args.at(2)) else {
+                return Err(Failure::Refused(Cow::Owned(format!(
+                    "ERR No samples available for event '{}'",
+                    String::from_utf8_lossy(args.at(2))
+                ))));
+            };
+            reply.verbatim(&graph(&event, shared.store.now_ms() / 1000));
+        }
+        (b"DOCTOR", 2) => reply.verbatim(&doctor(shared)),
+        (b"HISTOGRAM", _) => histogram(shared, args, reply),
+        (b"HELP", 2) => {
+            reply.array(HELP.len());
+            HELP.iter().for_each(|line| reply.simple(line));
+        }
+        _ => return Err(unknown_subcommand("latency", args)),
+    }
+    Ok(())
+}
+
+fn event(shared: &Shared, name: &[u8]) -> Option<Event> {
+    let all = shared.latencies.all();
+    let found = all.into_iter().find(|(known, _)| is(name, known));
+    found.map(|(_, event)| event)
+}
+
+/// Replies with the latency histograms of commands that were called: all, or the named ones. A name
+/// includes its subcommands.
+fn histogram(shared: &Shared, args: Args<'_>, reply: &mut Reply<'_>) {
+    let is_wanted = |name: &str| {
+        args.len() == 2
+            || args.from(2).iter().any(|wanted| {
+                let container = name.split('|').next().unwrap_or(name);
+                is(wanted, name) || is(wanted, container)
+            })
+    };
+    let mut found = Vec::new();
+    for (index, name) in (0..).zip(counted_names()) {
+        let figures = shared.tally.of(index).figures();
+        let pairs = figures.cumulative();
+        if is_wanted(name) && !pairs.is_empty() {
+            found.push((name, figures.calls, pairs));
+        }
+    }
+    reply.map(found.len());
+    for (name, calls, pairs) in found {
+        reply.bulk(name.as_bytes());
+        reply.map(2);
+        reply.bulk(b"calls");
+        reply.integer(calls as i64);
+        reply.bulk(b"histogram_usec");
+        reply.map(pairs.len());
+        for (us, count) in pairs {
+            reply.integer(us as i64);
+            reply.integer(count as i64);
+        }
+    }
+}
+
+/// Draws the samples of an event as bars from oldest to newest, each with its duration and age.
+fn graph(event: &Event, now_s: u64) -> String {
+    const WIDTH: u64 = 40;
+    let most = event
+        .samples
+        .iter()
+        .map(|sample| sample.took_ms)
+        .max()
+        .unwrap_or(0);
+    let mut text = format!(
+        "the longest took {most} ms; of {} samples, the oldest first:\n",
+        event.samples.len()
+    );
+    for sample in &event.samples {
+        let bar = "#".repeat((sample.took_ms * WIDTH / most.max(1)).max(1) as usize);
+        let ago = now_s.saturating_sub(sample.at_s);
+        let _ = writeln!(text, "{bar:<40} {:>6} ms, {ago} s ago", sample.took_ms);
+    }
+    text
+}
+
+/// Returns the slow events with advice.
+fn doctor(shared: &Shared) -> String {
+    let threshold = shared.latencies.threshold_ms.load(Ordering::Relaxed);
+    if threshold == 0 {
+        return "Nothing is noted: CONFIG SET latency-monitor-threshold <milliseconds> says from when on a command is slow. \
+                SLOWLOG GET has commands that took long, LATENCY HISTOGRAM how long all took.\n"
+            .to_owned();
+    }
+    let all = shared.latencies.all();
+    if all.is_empty() {
+        return format!("No command has taken {threshold} ms or longer.\n");
+    }
+    let mut text = String::new();
+    for (name, event) in &all {
+        let count = event.samples.len() as u64;
+        let sum: u64 = event.samples.iter().map(|sample| sample.took_ms).sum();
+        let _ = writeln!(
+            text,
+            "{name}: {count} samples, {} ms on average, {} ms at most.",
+            sum / count.max(1),
+            event.most_ms
+        );
+    }
+    let stats = shared.store.db.stats();
+    text += "SLOWLOG GET says which commands took that long: those that read whole collections or all keys are slow by nature.\n";
+    if stats.waits > 0 {
+        text += "Writers have waited for the background: the device is slower than the writes. INFO stats has alluvium_waits.\n";
+    }
+    text
+}

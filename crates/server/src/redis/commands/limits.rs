@@ -1,0 +1,96 @@
+//! Client limits, as settings of CONFIG.
+
+use super::admin::memory;
+use crate::error::Failure;
+use crate::net::LEAST_BUDGET;
+use crate::redis::args::integer;
+use crate::shared::Shared;
+
+type Done = Result<(), Failure>;
+
+const BAD_MEMORY: Failure =
+    Failure::say("argument must be a memory value of 1mb or more, or a percentage of maxmemory such as 25%");
+const BAD_CLASS: Failure = Failure::say(
+    "argument must be normal, a memory value and 0 0: there are no other clients than normal ones, and no soft limit",
+);
+const BAD_SECONDS: Failure = Failure::say("argument must be a number of seconds, or 0 for never");
+
+/// Returns the memory limit of all connections.
+pub(crate) fn client_memory(shared: &Shared) -> String {
+    shared.budget.limit().to_string()
+}
+
+/// Sets the memory limit: a size, a percentage of the store's memory, or 0 for the default.
+pub(crate) fn set_client_memory(shared: &Shared, text: &[u8]) -> Done {
+    let bytes = match text.strip_suffix(b"%") {
+        Some(digits) => {
+            let percent = integer(digits).ok().filter(|percent| (1..=100).contains(percent));
+            let percent = percent.ok_or(BAD_MEMORY)? as u128;
+            let budget = u128::from(shared.store.db.stats().memory.budget);
+            usize::try_from(budget * percent / 100).map_err(|_| BAD_MEMORY)?
+        }
+        None => usize::try_from(memory(text)?).map_err(|_| BAD_MEMORY)?,
+    };
+    if bytes != 0 && bytes < LEAST_BUDGET {
+        return Err(BAD_MEMORY);
+    }
+    shared.set_client_memory(bytes);
+    Ok(())
+}
+
+/// Returns the limit on unread output of a connection, in Redis' syntax.
+pub(super) fn client_output(shared: &Shared) -> String {
+    format!(
+        "normal {} 0 0 slave 0 0 0 pubsub 0 0 0",
+        shared.config.max_output()
+    )
+}
+
+pub(super) fn set_client_output(shared: &Shared, text: &[u8]) -> Done {
+    let words: Vec<&[u8]> = text
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let [class, hard, b"0", b"0"] = words[..] else {
+        return Err(BAD_CLASS);
+    };
+    if !class.eq_ignore_ascii_case(b"normal") {
+        return Err(BAD_CLASS);
+    }
+    let bytes = usize::try_from(memory(hard)?).map_err(|_| BAD_CLASS)?;
+    // As in Redis, 0 disables the limit.
+    shared
+        .config
+        .set_max_output(if bytes == 0 { usize::MAX } else { bytes });
+    Ok(())
+}
+
+fn seconds(text: &[u8]) -> Result<u64, Failure> {
+    let seconds = integer(text)
+        .ok()
+        .filter(|seconds| (0..=i64::from(i32::MAX)).contains(seconds));
+    seconds.map(|seconds| seconds as u64).ok_or(BAD_SECONDS)
+}
+
+/// Returns the idle timeout in seconds.
+pub(crate) fn idle_timeout(shared: &Shared) -> String {
+    shared.config.idle_timeout().as_secs().to_string()
+}
+
+pub(crate) fn set_idle_timeout(shared: &Shared, text: &[u8]) -> Done {
+    shared.config.set_idle_timeout(seconds(text)?);
+    // Wake the keeper, which sleeps until the next connection could have been idle for long enough.
+    shared.budget.call();
+    Ok(())
+}
+
+/// Returns the silence before TCP keepalive probes in seconds. It applies to connections accepted
+/// from now on.
+pub(crate) fn keepalive(shared: &Shared) -> String {
+    shared.config.keepalive().as_secs().to_string()
+}
+
+pub(crate) fn set_keepalive(shared: &Shared, text: &[u8]) -> Done {
+    shared.config.set_keepalive(seconds(text)?);
+    Ok(())
+}

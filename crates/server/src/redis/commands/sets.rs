@@ -1,0 +1,370 @@
+//! Sets: one record without a value per member.
+
+use super::combine::{self, Combination, Sum, member};
+use super::draw;
+use super::hashes::random_count;
+use super::walks::{self, Wish};
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply};
+use crate::redis::args::{check_room, integer, name, too_long};
+use crate::redis::pages::{self, PAGE, Show, Stretch};
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Collection, Kind};
+use crate::store::{Staging, Transaction, Working};
+use smallvec::SmallVec;
+
+type Done = Result<(), Failure>;
+type Members = Vec<Vec<u8>>;
+
+/// Memory of a drawn member: copies of its bytes (here, in the reply, and for removal in the
+/// transaction and its batch), and overhead.
+const COPIES: usize = 4;
+const PER_MEMBER: usize = 192;
+
+fn set(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
+    transaction.collection(key, Kind::Set)
+}
+
+fn place(transaction: &Transaction<'_>, set: &Collection, member: &[u8]) -> InnerKey {
+    format::member_key(transaction.database, set.number, member)
+}
+
+fn has(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> Result<bool, Failure> {
+    let place = place(transaction, set, member);
+    Ok(transaction.get(&place)?.is_some())
+}
+
+/// Returns which of some members a set has.
+fn which<'a>(
+    transaction: &mut Transaction<'_>,
+    set: &Collection,
+    members: impl Iterator<Item = &'a [u8]>,
+) -> Result<Vec<bool>, Failure> {
+    let places: Vec<InnerKey> = members.map(|member| place(transaction, set, member)).collect();
+    Ok(transaction.are_there(&places)?.into_vec())
+}
+
+fn add<'a>(
+    transaction: &mut Transaction<'_>,
+    set: &mut Collection,
+    members: impl Iterator<Item = &'a [u8]>,
+) -> Result<u64, Failure> {
+    let places: SmallVec<[InnerKey; 1]> = members.map(|member| place(transaction, set, member)).collect();
+    let there = match set.count {
+        0 => SmallVec::new(),
+        _ => transaction.are_there(&places)?,
+    };
+    let is_one = places.len() == 1;
+    let mut count = 0;
+    for (index, place) in places.into_iter().enumerate() {
+        let was_there = there.get(index) == Some(&true);
+        // A member may be named twice.
+        if !was_there && (is_one || transaction.own_value(&place).is_none()) {
+            count += 1;
+            transaction.put(place, Vec::new(), 0);
+        }
+    }
+    set.count += count;
+    Ok(count)
+}
+
+pub(crate) fn sadd(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let key = name(args.at(1))?;
+    for member in args.from(2).iter() {
+        name(member)?;
+    }
+    let mut set = transaction.collection_or_new(key, Kind::Set)?;
+    let count = add(transaction, &mut set, args.from(2).iter())?;
+    if count > 0 {
+        transaction.save(key, &set);
+    }
+    reply.integer(count as i64);
+    Ok(())
+}
+
+pub(crate) fn srem(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let Some(mut set) = set(transaction, args.at(1))? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let before = set.count;
+    for member in args.from(2).iter() {
+        if has(transaction, &set, member)? {
+            let place = place(transaction, &set, member);
+            transaction.delete(place);
+            set.count -= 1;
+        }
+    }
+    if set.count != before {
+        transaction.save(args.at(1), &set);
+    }
+    reply.integer((before - set.count) as i64);
+    Ok(())
+}
+
+pub(crate) fn scard(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let count = set(transaction, args.at(1))?.map_or(0, |set| set.count);
+    reply.integer(count as i64);
+    Ok(())
+}
+
+pub(crate) fn sismember(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let is_there = match set(transaction, args.at(1))? {
+        None => false,
+        Some(set) => has(transaction, &set, args.at(2))?,
+    };
+    reply.truth(is_there);
+    Ok(())
+}
+
+pub(crate) fn smismember(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let members = args.from(2);
+    let there = match set(transaction, args.at(1))? {
+        None => vec![false; members.len()],
+        Some(set) => which(transaction, &set, members.iter())?,
+    };
+    reply.array(there.len());
+    there.iter().for_each(|&is_there| reply.truth(is_there));
+    Ok(())
+}
+
+pub(crate) fn smembers(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let Some(set) = set(transaction, args.at(1))? else {
+        reply.set(0);
+        return Ok(());
+    };
+    reply.set(usize::try_from(set.count).unwrap_or(usize::MAX));
+    write_all(transaction, reply, &set)
+}
+
+/// Writes all members.
+fn write_all(transaction: &Transaction<'_>, reply: &mut Reply<'_>, set: &Collection) -> Done {
+    let whole = Stretch::whole(transaction.database, set.number, set.count);
+    pages::write(transaction, reply, whole, Show::Member)
+}
+
+fn reply_set(reply: &mut Reply<'_>, members: &[Vec<u8>]) {
+    reply.set(members.len());
+    members.iter().for_each(|member| reply.bulk(member));
+}
+
+pub(crate) fn smove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (from, to, member) = (args.at(1), name(args.at(2))?, name(args.at(3))?);
+    let Some(mut source) = set(transaction, from)? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let target = set(transaction, to)?;
+    let is_there = has(transaction, &source, member)?;
+    reply.truth(is_there);
+    if !is_there || from == to {
+        return Ok(());
+    }
+    let old = place(transaction, &source, member);
+    transaction.delete(old);
+    source.count -= 1;
+    transaction.save(from, &source);
+    let mut target = match target {
+        Some(target) => target,
+        None => transaction.new_collection(Kind::Set)?,
+    };
+    // Watchers of the target are notified only if it has changed.
+    if add(transaction, &mut target, std::iter::once(member))? > 0 {
+        transaction.save(to, &target);
+    }
+    Ok(())
+}
+
+/// Draws distinct members, as many as fit into a reply.
+fn drawn<'s>(
+    transaction: &Transaction<'s>,
+    set: &Collection,
+    count: u64,
+    reply: &Reply<'_>,
+) -> Result<(Members, Working<'s>), Failure> {
+    let mut working = Working::new(transaction.store);
+    let (mut members, mut bytes) = (Members::new(), reply.position());
+    draw::different(transaction, set, count, |(key, _)| {
+        let member = format::member_of(key).1;
+        bytes += member.len();
+        if bytes > reply.most() {
+            return Err(too_long(reply.most()));
+        }
+        working.add(COPIES * member.len() + PER_MEMBER)?;
+        members.push(member.to_vec());
+        Ok(())
+    })?;
+    Ok((members, working))
+}
+
+/// Parses a number that must not be negative.
+pub(crate) fn positive(text: &[u8]) -> Result<u64, Failure> {
+    const ERROR: Failure = Failure::say("ERR value is out of range, must be positive");
+    let number = integer(text).map_err(|_| ERROR)?;
+    u64::try_from(number).map_err(|_| ERROR)
+}
+
+pub(crate) fn spop(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if args.len() > 3 {
+        return Err(Failure::SYNTAX);
+    }
+    let count = args.get(2).map(positive).transpose()?;
+    let Some(mut set) = set(transaction, args.at(1))? else {
+        match count {
+            None => reply.null(),
+            Some(_) => reply.set(0),
+        }
+        return Ok(());
+    };
+    let (drawn, _working) = drawn(transaction, &set, count.unwrap_or(1), reply)?;
+    for member in &drawn {
+        let place = place(transaction, &set, member);
+        transaction.delete(place);
+    }
+    set.count -= drawn.len() as u64;
+    if !drawn.is_empty() {
+        transaction.save(args.at(1), &set);
+    }
+    match count {
+        None => reply.bulk_or_null(drawn.first().map(Vec::as_slice)),
+        Some(_) => reply_set(reply, &drawn),
+    }
+    Ok(())
+}
+
+pub(crate) fn srandmember(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if args.len() > 3 {
+        return Err(Failure::SYNTAX);
+    }
+    let count = args.get(2).map(random_count).transpose()?;
+    let set = set(transaction, args.at(1))?;
+    match (&set, count) {
+        (None, None) => reply.null(),
+        (None, Some(_)) => reply.array(0),
+        (Some(set), None) => {
+            let (drawn, _working) = drawn(transaction, set, 1, reply)?;
+            reply.bulk_or_null(drawn.first().map(Vec::as_slice));
+        }
+        (Some(set), Some(count @ 0..)) if count.unsigned_abs() >= set.count => {
+            reply.array(usize::try_from(set.count).unwrap_or(usize::MAX));
+            write_all(transaction, reply, set)?;
+        }
+        (Some(set), Some(count @ 0..)) => {
+            let (drawn, _working) = drawn(transaction, set, count.unsigned_abs(), reply)?;
+            reply.array(drawn.len());
+            drawn.iter().for_each(|member| reply.bulk(member));
+        }
+        (Some(set), Some(count)) => {
+            let count = count.unsigned_abs();
+            draw::check_count(reply, count)?;
+            reply.array(usize::try_from(count).unwrap_or(usize::MAX));
+            draw::with_repetitions(transaction, set, count, |(key, _)| {
+                reply.bulk(format::member_of(key).1);
+                check_room(reply)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn sscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let cursor = walks::cursor(args.at(2))?;
+    // As in Redis, options are parsed only if the key exists.
+    let Some(set) = set(transaction, args.at(1))? else {
+        walks::begin(reply, 0, 0);
+        return Ok(());
+    };
+    let wish = Wish::new(args, 3)?;
+    let start = format::place_key(transaction.database, set.number, cursor);
+    let end = format::behind(&format::elements(transaction.database, set.number));
+    let (next, found) = walks::some_elements(transaction, (start, end), wish.count, format::member_of)?;
+    let found: Vec<_> = found
+        .into_iter()
+        .filter(|(member, _)| wish.fits(member))
+        .collect();
+    walks::begin(reply, next, found.len());
+    found.iter().for_each(|(member, _)| reply.bulk(member));
+    Ok(())
+}
+
+fn combination(transaction: &mut Transaction<'_>, keys: Args<'_>, sum: Sum) -> Result<Combination, Failure> {
+    let mut sets = Vec::with_capacity(keys.len());
+    for key in keys.iter() {
+        sets.push(set(transaction, key)?);
+    }
+    Ok(Combination::new(sum, transaction.database, &sets))
+}
+
+/// Replies with the result of a set operation. The number of members must be known first: if they
+/// exceed a page, they are computed twice, to count and to send them.
+fn show(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>, sum: Sum) -> Done {
+    let from_start = combination(transaction, args.from(1), sum)?;
+    let mut walk = from_start.clone();
+    let (mut listed, mut bytes, mut count) = (Members::new(), 0, 0);
+    while let Some(page) = walk.next_page(&*transaction)? {
+        count += page.len();
+        for part in page {
+            bytes += part.len() + size_of::<Vec<u8>>();
+            if bytes <= PAGE || !reply.may_go_on() {
+                listed.push(member(&part).to_vec());
+            }
+        }
+        if !reply.may_go_on() && bytes > reply.most() {
+            return Err(too_long(reply.most()));
+        }
+    }
+    if listed.len() == count {
+        reply_set(reply, &listed);
+    } else {
+        reply.set(count);
+        reply.go_on(combine::tail(transaction.store, from_start));
+    }
+    Ok(())
+}
+
+fn keep(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>, sum: Sum) -> Done {
+    let key = name(args.at(1))?;
+    let mut walk = combination(transaction, args.from(2), sum)?;
+    let database = transaction.database;
+    let mut set = transaction.new_collection(Kind::Set)?;
+    let mut staging = Staging::new(transaction, database, set.number);
+    while let Some(page) = walk.next_page(&*transaction)? {
+        set.count += page.len() as u64;
+        for part in page {
+            let mut place = format::elements(database, set.number);
+            place.extend_from_slice(&part);
+            staging.put(place, Vec::new())?;
+        }
+    }
+    staging.finish(transaction)?;
+    transaction.remove(key)?;
+    if set.count > 0 {
+        transaction.save(key, &set);
+    }
+    reply.integer(i64::try_from(set.count).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+pub(crate) fn sunion(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    show(transaction, args, reply, Sum::Union)
+}
+
+pub(crate) fn sinter(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    show(transaction, args, reply, Sum::Intersection)
+}
+
+pub(crate) fn sdiff(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    show(transaction, args, reply, Sum::Difference)
+}
+
+pub(crate) fn sunion_store(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    keep(transaction, args, reply, Sum::Union)
+}
+
+pub(crate) fn sinter_store(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    keep(transaction, args, reply, Sum::Intersection)
+}
+
+pub(crate) fn sdiff_store(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    keep(transaction, args, reply, Sum::Difference)
+}

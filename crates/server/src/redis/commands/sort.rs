@@ -1,0 +1,483 @@
+//! SORT and SORT_RO: sort the elements of a list, a set or a sorted set, by themselves or by values
+//! of other keys.
+
+use super::lists;
+use super::strings::AT_ONCE;
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply, number};
+use crate::redis::args::{Options, check_room, integer, is, name};
+use crate::store::model::format::{self, InnerKey};
+use crate::store::model::{Collection, Entry, Found, Kind};
+use crate::store::{Direction, Staging, Transaction, Working};
+use std::cmp::Ordering;
+use std::ops::{ControlFlow, Range};
+
+type Done = Result<(), Failure>;
+
+/// Memory of an element besides its bytes: its entries here and in the order, an allocation, and
+/// its frame in the reply.
+const PER_ELEMENT: usize = 160;
+
+/// Whether a command may store its result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Stores,
+    OnlyReads,
+}
+
+/// A pattern of BY or GET.
+#[derive(Clone, Copy)]
+enum Pattern<'a> {
+    /// The element itself.
+    Element,
+    /// The value of a key or of a hash's field. The element is inserted between two parts of the
+    /// name.
+    Key {
+        before: &'a [u8],
+        behind: &'a [u8],
+        field: Option<&'a [u8]>,
+    },
+    /// A name without a placeholder, which yields nothing.
+    Nothing,
+}
+
+impl<'a> Pattern<'a> {
+    fn read(text: &'a [u8]) -> Pattern<'a> {
+        if text == b"#" {
+            return Pattern::Element;
+        }
+        let Some(star) = text.iter().position(|&byte| byte == b'*') else {
+            return Pattern::Nothing;
+        };
+        let (before, behind) = (&text[..star], &text[star + 1..]);
+        let arrow = behind.windows(2).position(|two| two == b"->");
+        match arrow.filter(|&arrow| arrow + 2 < behind.len()) {
+            Some(arrow) => Pattern::Key {
+                before,
+                behind: &behind[..arrow],
+                field: Some(&behind[arrow + 2..]),
+            },
+            None => Pattern::Key {
+                before,
+                behind,
+                field: None,
+            },
+        }
+    }
+}
+
+/// The arguments of the command.
+struct Wish<'a> {
+    /// The sort key, if it is not the element itself.
+    by: Option<Pattern<'a>>,
+    /// Whether elements keep their order.
+    is_unsorted: bool,
+    is_text: bool,
+    is_backward: bool,
+    /// Number of elements to skip, and to return; all if negative.
+    limit: (i64, i64),
+    gets: Vec<Pattern<'a>>,
+    stored: Option<&'a [u8]>,
+}
+
+impl<'a> Wish<'a> {
+    fn read(args: Args<'a>, what_for: Use) -> Result<Wish<'a>, Failure> {
+        let mut wish = Wish {
+            by: None,
+            is_unsorted: false,
+            is_text: false,
+            is_backward: false,
+            limit: (0, -1),
+            gets: Vec::new(),
+            stored: None,
+        };
+        let mut options = Options::new(args, 2);
+        while let Some(word) = options.next() {
+            let left = options.left();
+            if is(word, "ASC") {
+                wish.is_backward = false;
+            } else if is(word, "DESC") {
+                wish.is_backward = true;
+            } else if is(word, "ALPHA") {
+                wish.is_text = true;
+            } else if is(word, "LIMIT") && left >= 2 {
+                wish.limit = (integer(options.value()?)?, integer(options.value()?)?);
+            } else if is(word, "STORE") && left >= 1 && what_for == Use::Stores {
+                wish.stored = Some(options.value()?);
+            } else if is(word, "BY") && left >= 1 {
+                let text = options.value()?;
+                wish.is_unsorted |= !text.contains(&b'*');
+                wish.by = Some(Pattern::read(text));
+            } else if is(word, "GET") && left >= 1 {
+                wish.gets.push(Pattern::read(options.value()?));
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+        }
+        Ok(wish)
+    }
+
+    /// Returns the range of wanted elements.
+    fn window(&self, count: u64) -> Range<u64> {
+        let start = u64::try_from(self.limit.0).unwrap_or(0).min(count);
+        let end = match u64::try_from(self.limit.1) {
+            Ok(most) => start.saturating_add(most).min(count),
+            Err(_) => count,
+        };
+        start..end
+    }
+}
+
+/// Returns the key in which a command stores its result.
+pub(crate) fn stored_key<'a>(args: Args<'a>) -> Option<&'a [u8]> {
+    Wish::read(args, Use::Stores).ok()?.stored
+}
+
+/// Returns whether a command reads keys that are not among its arguments.
+pub(crate) fn reads_other_keys(args: Args<'_>) -> bool {
+    let is_key = |pattern: &Pattern<'_>| matches!(pattern, Pattern::Key { .. });
+    Wish::read(args, Use::Stores)
+        .is_ok_and(|wish| wish.by.as_ref().is_some_and(is_key) || wish.gets.iter().any(is_key))
+}
+
+/// The sort key of an element.
+enum Weight {
+    Number(f64),
+    Text(Option<Vec<u8>>),
+    /// The element itself, as text.
+    Itself,
+}
+
+impl Weight {
+    fn number(text: Option<&[u8]>) -> Result<Weight, Failure> {
+        const ERROR: Failure = Failure::say("ERR One or more scores can't be converted into double");
+        let number = text.map_or(Some(0.0), number::bound);
+        Ok(Weight::Number(number.ok_or(ERROR)?))
+    }
+}
+
+/// Compares two elements. Elements with equal numbers are compared themselves.
+fn compare((one, one_weight): &(Vec<u8>, Weight), (other, other_weight): &(Vec<u8>, Weight)) -> Ordering {
+    match (one_weight, other_weight) {
+        (Weight::Number(one_number), Weight::Number(other_number)) => one_number
+            .partial_cmp(other_number)
+            .unwrap_or(Ordering::Equal)
+            .then_with(|| one.cmp(other)),
+        (Weight::Text(one), Weight::Text(other)) => one.cmp(other),
+        _ => one.cmp(other),
+    }
+}
+
+/// Evaluates a pattern for some elements.
+fn look_up(
+    transaction: &Transaction<'_>,
+    pattern: &Pattern<'_>,
+    elements: &[&[u8]],
+) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+    let (before, behind, field) = match *pattern {
+        Pattern::Element => return Ok(elements.iter().map(|&element| Some(element.to_vec())).collect()),
+        Pattern::Nothing => return Ok(vec![None; elements.len()]),
+        Pattern::Key {
+            before,
+            behind,
+            field,
+        } => (before, behind, field),
+    };
+    let database = transaction.database;
+    let key = |element: &&[u8]| format::record_key(database, &[before, element, behind].concat());
+    let keys: Vec<InnerKey> = elements.iter().map(key).collect();
+    let mut found = Vec::with_capacity(keys.len());
+    let mut fields = Vec::new();
+    for (index, record) in transaction.multi_get(&keys)?.into_iter().enumerate() {
+        let entry = match &record {
+            Some(record) => Entry::read(Found::Borrowed(record), transaction.now_ms)?,
+            None => None,
+        };
+        found.push(match (entry, field) {
+            (Some(Entry::Text(text)), None) => Some(text.to_vec()),
+            (Some(Entry::Collection(hash)), Some(field)) if hash.kind == Kind::Hash => {
+                fields.push((index, format::member_key(database, hash.number, field)));
+                None
+            }
+            _ => None,
+        });
+    }
+    let keys: Vec<InnerKey> = fields.iter().map(|(_, key)| key.clone()).collect();
+    for ((index, _), value) in fields.into_iter().zip(transaction.multi_get(&keys)?) {
+        found[index] = value;
+    }
+    for value in found.iter().flatten() {
+        transaction.store.sizes.note(value.len());
+    }
+    Ok(found)
+}
+
+/// Collected elements with their memory charge.
+struct Gathered<'s> {
+    elements: Vec<Vec<u8>>,
+    working: Working<'s>,
+}
+
+impl Gathered<'_> {
+    fn push(&mut self, element: &[u8]) -> Done {
+        self.working.add(2 * element.len() + PER_ELEMENT)?;
+        self.elements.push(element.to_vec());
+        Ok(())
+    }
+}
+
+/// Collects the elements of a range of a collection, in its order.
+fn gather<'s>(
+    transaction: &Transaction<'s>,
+    collection: &Collection,
+    indexes: Range<u64>,
+    direction: Direction,
+) -> Result<Gathered<'s>, Failure> {
+    let mut gathered = Gathered {
+        elements: Vec::new(),
+        working: Working::new(transaction.store),
+    };
+    if collection.kind == Kind::List {
+        let indexes = match direction {
+            Direction::Forward => indexes,
+            Direction::Backward => collection.count - indexes.end..collection.count - indexes.start,
+        };
+        lists::visit(transaction, collection, indexes, direction, |_, element| {
+            gathered.push(&element)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        return Ok(gathered);
+    }
+    let (database, number) = (transaction.database, collection.number);
+    let (start, end) = match collection.kind {
+        Kind::SortedSet => format::scores(database, number),
+        _ => {
+            let start = format::elements(database, number);
+            (start.clone(), format::behind(&start))
+        }
+    };
+    let mut scan = transaction.scan(start, end, direction);
+    for _ in 0..indexes.start {
+        scan.next()?;
+    }
+    for _ in indexes {
+        let Some((key, _)) = scan.next()? else { break };
+        gathered.push(match collection.kind {
+            Kind::SortedSet => format::scored_member_of(&key).1,
+            _ => format::member_of(&key).1,
+        })?;
+    }
+    Ok(gathered)
+}
+
+/// Sorts the elements.
+fn order(transaction: &Transaction<'_>, wish: &Wish<'_>, gathered: &mut Gathered<'_>) -> Done {
+    let elements = std::mem::take(&mut gathered.elements);
+    let mut weighed = Vec::with_capacity(elements.len());
+    match &wish.by {
+        Some(pattern) => {
+            let mut elements = elements.into_iter().peekable();
+            while elements.peek().is_some() {
+                let some: Vec<Vec<u8>> = elements.by_ref().take(at_once(transaction)).collect();
+                let names: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
+                let values = look_up(transaction, pattern, &names)?;
+                for (element, value) in some.into_iter().zip(values) {
+                    let weight = if wish.is_text {
+                        gathered.working.add(value.as_ref().map_or(0, Vec::len))?;
+                        Weight::Text(value)
+                    } else {
+                        Weight::number(value.as_deref())?
+                    };
+                    weighed.push((element, weight));
+                }
+            }
+        }
+        None => {
+            for element in elements {
+                let weight = if wish.is_text {
+                    Weight::Itself
+                } else {
+                    Weight::number(Some(&element))?
+                };
+                weighed.push((element, weight));
+            }
+        }
+    }
+    match wish.is_backward {
+        true => weighed.sort_by(|one, other| compare(other, one)),
+        false => weighed.sort_by(compare),
+    }
+    gathered.elements = weighed.into_iter().map(|(element, _)| element).collect();
+    Ok(())
+}
+
+/// Returns the number of elements to look up at once.
+fn at_once(transaction: &Transaction<'_>) -> usize {
+    AT_ONCE.min(transaction.store.sizes.most())
+}
+
+/// Calls `each` with the results of all GET patterns for some elements, in order.
+fn results(
+    transaction: &Transaction<'_>,
+    gets: &[Pattern<'_>],
+    elements: &[Vec<u8>],
+    mut each: impl FnMut(Option<&[u8]>) -> Done,
+) -> Done {
+    if gets.is_empty() {
+        return elements.iter().try_for_each(|element| each(Some(element)));
+    }
+    let mut rest = elements;
+    while !rest.is_empty() {
+        let rows = (at_once(transaction) / gets.len()).clamp(1, rest.len());
+        let (some, others) = rest.split_at(rows);
+        rest = others;
+        if let [element] = some {
+            // Read one value at a time: there may be many long ones.
+            for pattern in gets {
+                let mut values = look_up(transaction, pattern, &[element])?;
+                each(values.pop().flatten().as_deref())?;
+            }
+            continue;
+        }
+        let names: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
+        let mut columns = Vec::with_capacity(gets.len());
+        for pattern in gets {
+            columns.push(look_up(transaction, pattern, &names)?);
+        }
+        for row in 0..some.len() {
+            columns
+                .iter()
+                .try_for_each(|column| each(column[row].as_deref()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Stores the results as a list. Returns their number.
+fn store(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    gets: &[Pattern<'_>],
+    elements: &[Vec<u8>],
+) -> Result<u64, Failure> {
+    let mut list = transaction.new_collection(Kind::List)?;
+    let database = transaction.database;
+    let mut staging = Staging::new(transaction, database, list.number);
+    results(transaction, gets, elements, |value| {
+        let place = format::position_key(database, list.number, list.tail());
+        list.count += 1;
+        staging.put(place, value.unwrap_or_default().to_vec())
+    })?;
+    staging.finish(transaction)?;
+    transaction.remove(key)?;
+    if list.count > 0 {
+        transaction.save(key, &list);
+    }
+    Ok(list.count)
+}
+
+fn run(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>, what_for: Use) -> Done {
+    let mut wish = Wish::read(args, what_for)?;
+    let stored = wish.stored.map(name).transpose()?;
+    let collection = match transaction.entry(args.at(1))? {
+        None => None,
+        Some(Entry::Collection(collection)) if collection.kind != Kind::Hash => Some(collection),
+        Some(_) => return Err(Failure::WRONG_TYPE),
+    };
+    if let Some(collection) = &collection
+        && (wish.is_unsorted && stored.is_some() && collection.kind == Kind::Set)
+    {
+        // A set has no order that a stored list could keep, so its elements are sorted.
+        (wish.is_unsorted, wish.is_text, wish.by) = (false, true, None);
+    }
+    let elements = match &collection {
+        None => Vec::new(),
+        Some(collection) => {
+            let window = wish.window(collection.count);
+            if wish.is_unsorted {
+                let direction = match wish.is_backward && collection.kind != Kind::Set {
+                    true => Direction::Backward,
+                    false => Direction::Forward,
+                };
+                let gathered = gather(transaction, collection, window, direction)?;
+                return finish(transaction, &wish, stored, &gathered.elements, reply);
+            }
+            let whole = 0..collection.count;
+            let mut gathered = gather(transaction, collection, whole, Direction::Forward)?;
+            order(transaction, &wish, &mut gathered)?;
+            let found = gathered.elements.len() as u64;
+            let (start, end) = (window.start.min(found), window.end.min(found));
+            let wanted = &gathered.elements[start as usize..end as usize];
+            return finish(transaction, &wish, stored, wanted, reply);
+        }
+    };
+    finish(transaction, &wish, stored, &elements, reply)
+}
+
+/// Replies with the results, or stores them.
+fn finish(
+    transaction: &mut Transaction<'_>,
+    wish: &Wish<'_>,
+    stored: Option<&[u8]>,
+    elements: &[Vec<u8>],
+    reply: &mut Reply<'_>,
+) -> Done {
+    if let Some(key) = stored {
+        let count = store(transaction, key, &wish.gets, elements)?;
+        reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
+        return Ok(());
+    }
+    reply.array(elements.len().saturating_mul(wish.gets.len().max(1)));
+    results(transaction, &wish.gets, elements, |value| {
+        reply.bulk_or_null(value);
+        check_room(reply)
+    })
+}
+
+pub(crate) fn sort(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    run(transaction, args, reply, Use::Stores)
+}
+
+pub(crate) fn sort_ro(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    run(transaction, args, reply, Use::OnlyReads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_name_keys_and_fields() {
+        let parts = |text: &'static str| match Pattern::read(text.as_bytes()) {
+            Pattern::Key {
+                before,
+                behind,
+                field,
+            } => [before, behind, field.unwrap_or(b"none")].map(|part| std::str::from_utf8(part).unwrap()),
+            Pattern::Element => ["element"; 3],
+            Pattern::Nothing => ["nothing"; 3],
+        };
+        assert_eq!(parts("w_*"), ["w_", "", "none"]);
+        assert_eq!(parts("w_*_x->f"), ["w_", "_x", "f"]);
+        assert_eq!(parts("w_*->"), ["w_", "->", "none"]);
+        assert_eq!(parts("a->*"), ["a->", "", "none"]);
+        assert_eq!(parts("*->a->b"), ["", "", "a->b"]);
+        assert_eq!(parts("#"), ["element"; 3]);
+        assert_eq!(parts("fixed"), ["nothing"; 3]);
+    }
+
+    #[test]
+    fn a_window_lies_within_what_there_is() {
+        let window = |limit| {
+            let mut wish = Wish::read(Args::new(b"", &[]), Use::Stores).unwrap();
+            wish.limit = limit;
+            wish.window(10)
+        };
+        assert_eq!(window((0, -1)), 0..10);
+        assert_eq!(window((-5, 3)), 0..3);
+        assert_eq!(window((8, 5)), 8..10);
+        assert_eq!(window((20, 5)), 10..10);
+        assert_eq!(window((i64::MAX, i64::MAX)), 10..10);
+        assert_eq!(window((3, 0)), 3..3);
+    }
+}

@@ -1,0 +1,224 @@
+//! ZADD and other commands that write single members.
+
+use super::super::sets::positive;
+use super::range::reply_scored;
+use super::{Done, Scored, put, remove, save, score, sorted_set};
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply, Version};
+use crate::redis::args::{double, is, name, wrong_number};
+use crate::store::model::Kind;
+use crate::store::{Direction, Transaction, Working};
+
+const NOT_A_NUMBER: Failure = Failure::say("ERR resulting score is not a number (NaN)");
+
+/// The options of ZADD.
+#[derive(Default)]
+struct How {
+    if_absent: bool,
+    if_present: bool,
+    if_greater: bool,
+    if_less: bool,
+    counts_changes: bool,
+    adds: bool,
+}
+
+/// Parses the options and returns the index of the first score.
+fn how(args: Args<'_>) -> Result<(How, usize), Failure> {
+    let mut how = How::default();
+    let mut at = 2;
+    while let Some(word) = args.get(at) {
+        let flag = if is(word, "NX") {
+            &mut how.if_absent
+        } else if is(word, "XX") {
+            &mut how.if_present
+        } else if is(word, "GT") {
+            &mut how.if_greater
+        } else if is(word, "LT") {
+            &mut how.if_less
+        } else if is(word, "CH") {
+            &mut how.counts_changes
+        } else if is(word, "INCR") {
+            &mut how.adds
+        } else {
+            break;
+        };
+        *flag = true;
+        at += 1;
+    }
+    let left = args.len() - at;
+    if left == 0 || !left.is_multiple_of(2) {
+        return Err(Failure::SYNTAX);
+    }
+    if how.if_absent && how.if_present {
+        return Err(Failure::say(
+            "ERR XX and NX options at the same time are not compatible",
+        ));
+    }
+    let compares = how.if_greater || how.if_less;
+    if (how.if_greater && how.if_less) || (compares && how.if_absent) {
+        return Err(Failure::say(
+            "ERR GT, LT, and/or NX options at the same time are not compatible",
+        ));
+    }
+    if how.adds && left > 2 {
+        return Err(Failure::say(
+            "ERR INCR option supports a single increment-element pair",
+        ));
+    }
+    Ok((how, at))
+}
+
+impl How {
+    /// Returns the new score of a member, if it is to be set.
+    fn new_score(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, Failure> {
+        let Some(old) = old else {
+            return Ok((!self.if_present).then_some(given));
+        };
+        if self.if_absent {
+            return Ok(None);
+        }
+        let new = if self.adds { old + given } else { given };
+        if new.is_nan() {
+            return Err(NOT_A_NUMBER);
+        }
+        let is_refused = (self.if_greater && new <= old) || (self.if_less && new >= old);
+        Ok((!is_refused).then_some(new))
+    }
+}
+
+pub(crate) fn zadd(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (how, at) = how(args)?;
+    let pairs = (at..args.len())
+        .step_by(2)
+        .map(|index| Ok((double(args.at(index))?, name(args.at(index + 1))?)))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    add(transaction, name(args.at(1))?, &how, &pairs, reply)
+}
+
+pub(crate) fn zincr_by(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let how = How {
+        adds: true,
+        ..How::default()
+    };
+    let pair = (double(args.at(2))?, name(args.at(3))?);
+    add(transaction, name(args.at(1))?, &how, &[pair], reply)
+}
+
+fn add(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    how: &How,
+    pairs: &[(f64, &[u8])],
+    reply: &mut Reply<'_>,
+) -> Done {
+    let mut set = match sorted_set(transaction, key)? {
+        Some(set) => set,
+        None if how.if_present => {
+            if how.adds {
+                reply.null();
+            } else {
+                reply.integer(0);
+            }
+            return Ok(());
+        }
+        None => transaction.new_collection(Kind::SortedSet)?,
+    };
+    let (mut added, mut changed) = (0, 0);
+    let mut last = None;
+    for &(given, member) in pairs {
+        let old = score(transaction, &set, member)?;
+        last = how.new_score(old, given)?;
+        if let Some(new) = last
+            && old != Some(new)
+        {
+            put(transaction, &mut set, member, old, new)?;
+            added += i64::from(old.is_none());
+            changed += 1;
+        }
+    }
+    if changed > 0 {
+        save(transaction, key, &mut set)?;
+    }
+    match (how.adds, last) {
+        (true, Some(score)) => reply.double(score),
+        (true, None) => reply.null(),
+        (false, _) => reply.integer(if how.counts_changes { changed } else { added }),
+    }
+    Ok(())
+}
+
+pub(crate) fn zrem(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let Some(mut set) = sorted_set(transaction, args.at(1))? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let before = set.count;
+    for member in args.from(2).iter() {
+        if let Some(score) = score(transaction, &set, member)? {
+            remove(transaction, &mut set, member, score)?;
+        }
+    }
+    if set.count != before {
+        save(transaction, args.at(1), &mut set)?;
+    }
+    reply.integer((before - set.count) as i64);
+    Ok(())
+}
+
+/// Pops up to a number of members from an end of a sorted set, if it exists.
+pub(crate) fn pop_some<'s>(
+    transaction: &mut Transaction<'s>,
+    key: &[u8],
+    count: u64,
+    direction: Direction,
+    reply: &Reply<'_>,
+) -> Result<(Vec<Scored>, Working<'s>), Failure> {
+    let Some(mut set) = sorted_set(transaction, key)? else {
+        return Ok((Vec::new(), Working::new(transaction.store)));
+    };
+    let (taken, working) = super::range::first(transaction, &set, count, direction, reply)?;
+    for (member, score) in &taken {
+        remove(transaction, &mut set, member, *score)?;
+    }
+    if !taken.is_empty() {
+        save(transaction, key, &mut set)?;
+    }
+    Ok((taken, working))
+}
+
+fn pop(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    direction: Direction,
+    command: &str,
+) -> Done {
+    if args.len() > 3 {
+        return Err(wrong_number(command));
+    }
+    let count = args.get(2).map(positive).transpose()?;
+    let (taken, _working) = pop_some(transaction, args.at(1), count.unwrap_or(1), direction, reply)?;
+    if taken.is_empty() {
+        reply.array(0);
+        return Ok(());
+    }
+    // Without a count, the RESP3 reply is flat.
+    if count.is_none() && reply.version() == Version::Three {
+        reply.array(2 * taken.len());
+        for (member, score) in &taken {
+            reply.bulk(member);
+            reply.double(*score);
+        }
+    } else {
+        reply_scored(reply, &taken, true);
+    }
+    Ok(())
+}
+
+pub(crate) fn zpopmin(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    pop(transaction, args, reply, Direction::Forward, "zpopmin")
+}
+
+pub(crate) fn zpopmax(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    pop(transaction, args, reply, Direction::Backward, "zpopmax")
+}

@@ -1,0 +1,98 @@
+//! Sorted sets: two records per member, one by member with its score, and one in score order.
+//!
+//! *Knows*: scores, ranks, and ranges of scores, ranks and members.
+//!
+//! *Does not know*: how a score is encoded in a key; that is left to `store/model/format.rs`.
+//!
+//! *Read in this order*: `change.rs` (ZADD and other writes), `bounds.rs` (bounds of ranges),
+//! `range.rs` (reading ranges), `rewrite.rs` (removing ranges), `read.rs` (reads of single
+//! members), `store.rs` (writing a new set), `algebra.rs` and `merge.rs` (set operations),
+//! `draw.rs`.
+
+mod algebra;
+mod bounds;
+mod change;
+mod draw;
+mod merge;
+mod range;
+mod read;
+mod rewrite;
+mod store;
+
+pub(crate) use algebra::{
+    sintercard, zdiff, zdiff_store, zinter, zinter_store, zintercard, zunion, zunion_store,
+};
+pub(crate) use change::{pop_some, zadd, zincr_by, zpopmax, zpopmin, zrem};
+pub(crate) use draw::zrandmember;
+pub(crate) use range::{
+    zcount, zlexcount, zrange, zrange_by_lex, zrange_by_score, zrev_range, zrev_range_by_lex,
+    zrev_range_by_score,
+};
+pub(crate) use read::{zcard, zmscore, zrank, zrev_rank, zscan, zscore};
+pub(crate) use rewrite::{zrem_range_by_lex, zrem_range_by_rank, zrem_range_by_score};
+pub(crate) use store::zrange_store;
+
+use crate::error::Failure;
+use crate::store::Transaction;
+use crate::store::model::format;
+use crate::store::model::{Collection, Kind};
+
+type Done = Result<(), Failure>;
+
+/// A member with its score.
+type Scored = (Vec<u8>, f64);
+
+fn sorted_set(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
+    transaction.collection(key, Kind::SortedSet)
+}
+
+/// Returns the score of a member.
+fn score(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> Result<Option<f64>, Failure> {
+    let place = format::sorted_member_key(transaction.database, set.number, member);
+    match transaction.get(&place)? {
+        None => Ok(None),
+        Some(found) => Ok(Some(format::decode_score(&found)?)),
+    }
+}
+
+/// Sets the score of a member.
+fn put(
+    transaction: &mut Transaction<'_>,
+    set: &mut Collection,
+    member: &[u8],
+    old: Option<f64>,
+    new: f64,
+) -> Done {
+    let (database, number) = (transaction.database, set.number);
+    if let Some(old) = old {
+        let place = format::score_key(database, number, old, member);
+        transaction.delete(place.clone());
+        transaction.count_removed(set, &place)?;
+    }
+    let name = format::sorted_member_key(database, number, member);
+    // Store minus zero as zero.
+    transaction.put(name, format::encode_score(new + 0.0).to_vec(), 0);
+    let place = format::score_key(database, number, new, member);
+    transaction.put(place.clone(), Vec::new(), 0);
+    transaction.count_added(set, &place)?;
+    set.count += u64::from(old.is_none());
+    Ok(())
+}
+
+/// Removes a member, given its current score.
+fn remove(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8], score: f64) -> Done {
+    let (database, number) = (transaction.database, set.number);
+    let place = format::score_key(database, number, score, member);
+    transaction.delete(place.clone());
+    transaction.delete(format::sorted_member_key(database, number, member));
+    transaction.count_removed(set, &place)?;
+    set.count -= 1;
+    Ok(())
+}
+
+/// Saves a set whose members have changed.
+fn save(transaction: &mut Transaction<'_>, key: &[u8], set: &mut Collection) -> Done {
+    transaction.settle_order(set)?;
+    transaction.save(key, set);
+    Ok(())
+}

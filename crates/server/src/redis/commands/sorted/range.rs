@@ -1,0 +1,473 @@
+//! Ranges of members by rank, by score and by member: read or counted. A long range is not read but
+//! located: its position and its length.
+
+use super::bounds::{MemberEnd, ScoreEnd, member_end, score_end, scores};
+use super::{Done, Scored, sorted_set};
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply, Version};
+use crate::redis::args::{Options, integer, is, span, too_long};
+use crate::redis::pages::{self, PAGE, Show, Stretch};
+use crate::store::model::Collection;
+use crate::store::model::format::{self, InnerKey};
+use crate::store::{Direction, Transaction, Working};
+use std::ops::{ControlFlow, Range};
+
+/// Replies with members, or with members and scores.
+pub(super) fn reply_scored(reply: &mut Reply<'_>, found: &[Scored], with_scores: bool) {
+    let nests = with_scores && reply.version() == Version::Three;
+    reply.array(if with_scores && !nests {
+        2 * found.len()
+    } else {
+        found.len()
+    });
+    for (member, score) in found {
+        if nests {
+            reply.array(2);
+        }
+        reply.bulk(member);
+        if with_scores {
+            reply.double(*score);
+        }
+    }
+}
+
+/// The members of a range.
+pub(super) enum Found {
+    /// Members that were read: few, or not consecutive.
+    Listed(Vec<Scored>),
+    /// The location of consecutive members.
+    Stretch(Stretch),
+}
+
+impl Found {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Found::Listed(members) => members.len() as u64,
+            Found::Stretch(stretch) => stretch.count,
+        }
+    }
+}
+
+/// Calls `each` with the members of a stretch, until it returns false.
+pub(super) fn visit(
+    transaction: &Transaction<'_>,
+    stretch: &Stretch,
+    mut each: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+) -> Done {
+    let (start, end) = (stretch.start.clone(), stretch.end.clone());
+    let mut scan = transaction.scan(start, end, stretch.direction);
+    for _ in 0..stretch.skip {
+        scan.next()?;
+    }
+    let mut left = stretch.count;
+    while left > 0 {
+        let Some((key, _)) = scan.next()? else { break };
+        let (score, member) = format::scored_member_of(&key);
+        if each(member, score).is_break() {
+            break;
+        }
+        left -= 1;
+    }
+    Ok(())
+}
+
+/// Returns the members of a stretch, or `None` if they exceed a page.
+fn few(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<Option<Vec<Scored>>, Failure> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    visit(transaction, stretch, |member, score| {
+        bytes += member.len() + size_of::<Scored>();
+        found.push((member.to_vec(), score));
+        if bytes > PAGE {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    Ok((bytes <= PAGE).then_some(found))
+}
+
+/// Locates members by rank.
+pub(super) fn by_rank(
+    transaction: &mut Transaction<'_>,
+    set: &Collection,
+    ranks: Range<u64>,
+    direction: Direction,
+) -> Result<Stretch, Failure> {
+    let count = ranks.end.min(set.count).saturating_sub(ranks.start);
+    let first = match direction {
+        Direction::Forward => ranks.start,
+        Direction::Backward => set.count.saturating_sub(ranks.start + 1),
+    };
+    let beginning = transaction.beginning(set, first.min(set.count.saturating_sub(1)), direction)?;
+    Ok(Stretch {
+        start: beginning.start,
+        end: beginning.end,
+        direction,
+        skip: beginning.skip,
+        count,
+    })
+}
+
+/// Reads the first members from an end, as many as fit into a reply.
+pub(super) fn first<'s>(
+    transaction: &mut Transaction<'s>,
+    set: &Collection,
+    count: u64,
+    direction: Direction,
+    reply: &Reply<'_>,
+) -> Result<(Vec<Scored>, Working<'s>), Failure> {
+    let stretch = by_rank(transaction, set, 0..count, direction)?;
+    let mut working = Working::new(transaction.store);
+    let (mut found, mut bytes, mut fits) = (Vec::new(), reply.position(), Ok(()));
+    visit(transaction, &stretch, |member, score| {
+        bytes += member.len();
+        fits = match bytes > reply.most() {
+            true => Err(too_long(reply.most())),
+            false => working.add(COPIES * member.len() + PER_MEMBER),
+        };
+        if fits.is_err() {
+            return ControlFlow::Break(());
+        }
+        found.push((member.to_vec(), score));
+        ControlFlow::Continue(())
+    })?;
+    fits?;
+    Ok((found, working))
+}
+
+/// Memory of a popped member: copies of its bytes (here, in the reply, and for the removal of its
+/// three records in the transaction and its batch), and overhead.
+const COPIES: usize = 6;
+const PER_MEMBER: usize = 384;
+
+/// Largest number of elements to step over one by one in a counted set.
+const STEPPED_OVER: u64 = 512;
+
+/// Locates members between two keys in score order: `count` of them after the first `skip`.
+fn between(
+    transaction: &mut Transaction<'_>,
+    set: &Collection,
+    (start, end): (InnerKey, InnerKey),
+    direction: Direction,
+    (skip, count): (u64, u64),
+) -> Result<Found, Failure> {
+    if start >= end {
+        return Ok(Found::Listed(Vec::new()));
+    }
+    let stretch = Stretch {
+        start,
+        end,
+        direction,
+        skip,
+        count,
+    };
+    if skip <= STEPPED_OVER
+        && let Some(found) = few(transaction, &stretch)?
+    {
+        return Ok(Found::Listed(found));
+    }
+    let low = transaction.rank(set, &stretch.start)?;
+    let high = transaction.rank(set, &stretch.end)?;
+    let count = count.min(high.saturating_sub(low).saturating_sub(skip));
+    if count == 0 {
+        return Ok(Found::Listed(Vec::new()));
+    }
+    let ranks = match direction {
+        Direction::Forward => low + skip..low + skip + count,
+        Direction::Backward => {
+            let first = set.count - high + skip;
+            first..first + count
+        }
+    };
+    Ok(Found::Stretch(by_rank(transaction, set, ranks, direction)?))
+}
+
+/// Returns the first member from an end, with its score.
+fn end_of(
+    transaction: &Transaction<'_>,
+    set: &Collection,
+    direction: Direction,
+) -> Result<Option<Scored>, Failure> {
+    let (start, end) = format::scores(transaction.database, set.number);
+    let mut scan = transaction.scan(start, end, direction);
+    Ok(scan.next()?.map(|(key, _)| {
+        let (score, member) = format::scored_member_of(&key);
+        (member.to_vec(), score)
+    }))
+}
+
+/// A range of keys in score order.
+type Places = (InnerKey, InnerKey);
+
+/// Locates a range of members by name. It is defined for sets with equal scores. In other sets
+/// Redis returns the first consecutive run that matches, and this function searches for it.
+fn member_places(
+    transaction: &Transaction<'_>,
+    set: &Collection,
+    (low, high): (MemberEnd<'_>, MemberEnd<'_>),
+) -> Result<Option<Places>, Failure> {
+    let whole = format::scores(transaction.database, set.number);
+    let first = end_of(transaction, set, Direction::Forward)?;
+    let last = end_of(transaction, set, Direction::Backward)?;
+    let (Some((first, low_score)), Some((last, high_score))) = (first, last) else {
+        return Ok(None);
+    };
+    if !low.is_below(&last) || !high.is_above(&first) {
+        return Ok(None);
+    }
+    let at = |member| format::score_key(transaction.database, set.number, low_score, member);
+    let behind = |member| {
+        let mut place = at(member);
+        place.push(0);
+        place
+    };
+    if low_score == high_score {
+        let start = match low {
+            MemberEnd::At(member) => at(member),
+            MemberEnd::Beside(member) => behind(member),
+            MemberEnd::Lowest | MemberEnd::Highest => whole.0,
+        };
+        let end = match high {
+            MemberEnd::At(member) => behind(member),
+            MemberEnd::Beside(member) => at(member),
+            MemberEnd::Lowest | MemberEnd::Highest => whole.1,
+        };
+        return Ok(Some((start, end)));
+    }
+    let (mut start, mut end) = (None, whole.1.clone());
+    let mut scan = transaction.scan(whole.0, whole.1, Direction::Forward);
+    while let Some((key, _)) = scan.next()? {
+        let (_, member) = format::scored_member_of(&key);
+        if start.is_none() && low.is_below(member) {
+            start = Some(InnerKey::from(&key[..]));
+        }
+        if start.is_some() && !high.is_above(member) {
+            end = key[..].into();
+            break;
+        }
+    }
+    Ok(start.map(|start| (start, end)))
+}
+
+/// The interpretation of a range's bounds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    Rank,
+    Score,
+    Member,
+}
+
+/// The arguments of ZRANGE and related commands.
+pub(super) struct Wanted<'a> {
+    by: By,
+    direction: Direction,
+    ends: (&'a [u8], &'a [u8]),
+    limit: Option<(i64, i64)>,
+    with_scores: bool,
+}
+
+impl<'a> Wanted<'a> {
+    pub(super) fn new(args: Args<'a>, by: By, direction: Direction) -> Wanted<'a> {
+        Wanted::with_ends_at(args, 2, by, direction)
+    }
+
+    fn with_ends_at(args: Args<'a>, at: usize, by: By, direction: Direction) -> Wanted<'a> {
+        Wanted {
+            by,
+            direction,
+            ends: (args.at(at), args.at(at + 1)),
+            limit: None,
+            with_scores: false,
+        }
+    }
+
+    /// Parses the arguments of ZRANGESTORE.
+    pub(super) fn to_store(args: Args<'a>) -> Result<Wanted<'a>, Failure> {
+        let ends = Wanted::with_ends_at(args, 3, By::Rank, Direction::Forward);
+        let wanted = ends.read_from(args, 5, true)?;
+        match wanted.with_scores {
+            true => Err(Failure::SYNTAX),
+            false => Ok(wanted),
+        }
+    }
+
+    /// Parses the options after the bounds. Only ZRANGE has options for the kind and the direction.
+    fn read(self, args: Args<'a>, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
+        self.read_from(args, 4, says_by_what)
+    }
+
+    fn read_from(mut self, args: Args<'a>, at: usize, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
+        let mut options = Options::new(args, at);
+        let mut may_say_by_what = says_by_what;
+        while let Some(word) = options.next() {
+            if is(word, "WITHSCORES") {
+                self.with_scores = true;
+            } else if is(word, "LIMIT") && options.left() >= 2 {
+                self.limit = Some((integer(options.value()?)?, integer(options.value()?)?));
+            } else if says_by_what && is(word, "REV") {
+                self.direction = Direction::Backward;
+            } else if may_say_by_what && is(word, "BYSCORE") {
+                self.by = By::Score;
+                may_say_by_what = false;
+            } else if may_say_by_what && is(word, "BYLEX") {
+                self.by = By::Member;
+                may_say_by_what = false;
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+        }
+        if self.limit.is_some_and(|(_, count)| count != -1) && self.by == By::Rank {
+            return Err(Failure::say(
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+            ));
+        }
+        if self.with_scores && self.by == By::Member {
+            return Err(Failure::say(
+                "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Returns the bounds, lower one first. Reverse commands name the upper one first.
+    fn low_and_high(&self) -> (&'a [u8], &'a [u8]) {
+        match self.direction {
+            Direction::Forward => self.ends,
+            Direction::Backward => (self.ends.1, self.ends.0),
+        }
+    }
+
+    /// Returns how many members to skip and to take.
+    fn skip_and_count(&self) -> (u64, u64) {
+        match self.limit {
+            None => (0, u64::MAX),
+            Some((skip, count)) => match u64::try_from(skip) {
+                Ok(skip) => (skip, u64::try_from(count).unwrap_or(u64::MAX)),
+                Err(_) => (0, 0),
+            },
+        }
+    }
+}
+
+/// The parsed bounds, before anything is looked up.
+enum Ends<'a> {
+    Ranks(i64, i64),
+    Scores(ScoreEnd, ScoreEnd),
+    Members(MemberEnd<'a>, MemberEnd<'a>),
+}
+
+pub(super) fn find(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    wanted: &Wanted<'_>,
+) -> Result<Found, Failure> {
+    let (low, high) = wanted.low_and_high();
+    let ends = match wanted.by {
+        By::Rank => Ends::Ranks(integer(wanted.ends.0)?, integer(wanted.ends.1)?),
+        By::Score => Ends::Scores(score_end(low)?, score_end(high)?),
+        By::Member => Ends::Members(member_end(low)?, member_end(high)?),
+    };
+    let none = Ok(Found::Listed(Vec::new()));
+    let Some(mut set) = sorted_set(transaction, key)? else {
+        return none;
+    };
+    transaction.ensure_counted(key, &mut set)?;
+    let (direction, limit) = (wanted.direction, wanted.skip_and_count());
+    match ends {
+        Ends::Ranks(start, end) => {
+            let ranks = span(start, end, set.count);
+            Ok(Found::Stretch(by_rank(transaction, &set, ranks, direction)?))
+        }
+        Ends::Scores(low, high) => {
+            let places = scores(transaction, &set, (low, high));
+            between(transaction, &set, places, direction, limit)
+        }
+        Ends::Members(low, high) => match member_places(transaction, &set, (low, high))? {
+            None => none,
+            Some(places) => between(transaction, &set, places, direction, limit),
+        },
+    }
+}
+
+/// Returns the number of members between two bounds.
+fn count(transaction: &mut Transaction<'_>, key: &[u8], wanted: &Wanted<'_>) -> Result<u64, Failure> {
+    let (low, high) = wanted.ends;
+    let ends = match wanted.by {
+        By::Rank | By::Score => Ends::Scores(score_end(low)?, score_end(high)?),
+        By::Member => Ends::Members(member_end(low)?, member_end(high)?),
+    };
+    let Some(mut set) = sorted_set(transaction, key)? else {
+        return Ok(0);
+    };
+    transaction.ensure_counted(key, &mut set)?;
+    let places = match ends {
+        Ends::Members(low, high) => member_places(transaction, &set, (low, high))?,
+        Ends::Scores(low, high) => Some(scores(transaction, &set, (low, high))),
+        Ends::Ranks(..) => None,
+    };
+    match places {
+        Some((start, end)) if start < end => {
+            let low = transaction.rank(&set, &start)?;
+            Ok(transaction.rank(&set, &end)?.saturating_sub(low))
+        }
+        _ => Ok(0),
+    }
+}
+
+fn show(transaction: &Transaction<'_>, reply: &mut Reply<'_>, found: Found, with_scores: bool) -> Done {
+    let stretch = match found {
+        Found::Listed(members) => {
+            reply_scored(reply, &members, with_scores);
+            return Ok(());
+        }
+        Found::Stretch(stretch) => stretch,
+    };
+    let doubles = with_scores && reply.version() == Version::Two;
+    let replies = stretch.count * if doubles { 2 } else { 1 };
+    reply.array(usize::try_from(replies).unwrap_or(usize::MAX));
+    let what = if with_scores { Show::Scored } else { Show::Ranked };
+    pages::write(transaction, reply, stretch, what)
+}
+
+macro_rules! ranges {
+    ($($name:ident, $by:ident, $direction:ident, $says:literal;)+) => {$(
+        pub(crate) fn $name(
+            transaction: &mut Transaction<'_>,
+            args: Args<'_>,
+            reply: &mut Reply<'_>,
+        ) -> Done {
+            let wanted = Wanted::new(args, By::$by, Direction::$direction).read(args, $says)?;
+            let found = find(transaction, args.at(1), &wanted)?;
+            show(transaction, reply, found, wanted.with_scores)
+        }
+    )+};
+}
+
+ranges! {
+    zrange, Rank, Forward, true;
+    zrev_range, Rank, Backward, false;
+    zrange_by_score, Score, Forward, false;
+    zrev_range_by_score, Score, Backward, false;
+    zrange_by_lex, Member, Forward, false;
+    zrev_range_by_lex, Member, Backward, false;
+}
+
+macro_rules! counts {
+    ($($name:ident, $by:ident;)+) => {$(
+        pub(crate) fn $name(
+            transaction: &mut Transaction<'_>,
+            args: Args<'_>,
+            reply: &mut Reply<'_>,
+        ) -> Done {
+            let wanted = Wanted::new(args, By::$by, Direction::Forward);
+            let count = count(transaction, args.at(1), &wanted)?;
+            reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
+            Ok(())
+        }
+    )+};
+}
+
+counts! {
+    zcount, Score;
+    zlexcount, Member;
+}

@@ -1,0 +1,126 @@
+//! Removal of ranges of members. If many are removed, the remaining ones are rewritten under a new
+//! number.
+
+use super::range::{By, Found, Wanted, find, visit};
+use super::{Done, Scored, remove, save, sorted_set};
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply};
+use crate::redis::pages::Stretch;
+use crate::store::model::Collection;
+use crate::store::model::format::{self, InnerKey};
+use crate::store::{Counting, Direction, Staging, Transaction};
+use std::ops::ControlFlow;
+
+/// Rewrites a set without the members of a stretch.
+fn without(transaction: &mut Transaction<'_>, key: &[u8], set: &Collection, stretch: &Stretch) -> Done {
+    let (start, end) = ends(transaction, stretch)?;
+    let mut new = transaction.new_collection(set.kind)?;
+    new.count = set.count - stretch.count;
+    let mut staging = Staging::new(transaction, transaction.database, new.number);
+    let mut counting = Counting::new(new.count);
+    let whole = format::scores(transaction.database, set.number);
+    for (start, end) in [(whole.0, start), (end, whole.1)] {
+        let mut scan = transaction.scan(start, end, Direction::Forward);
+        while let Some((place, _)) = scan.next()? {
+            let (score, member) = format::scored_member_of(&place);
+            let (database, number) = (transaction.database, new.number);
+            let name = format::sorted_member_key(database, number, member);
+            staging.put(name, format::encode_score(score).to_vec())?;
+            staging.put(format::score_key(database, number, score, member), Vec::new())?;
+            counting.add(&place);
+        }
+    }
+    staging.finish(transaction)?;
+    transaction.adopt_order(&mut new, counting)?;
+    transaction.replace(key, set, new);
+    Ok(())
+}
+
+/// Returns the first key of a stretch, and the key after its last one.
+fn ends(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<(InnerKey, InnerKey), Failure> {
+    let mut scan = transaction.scan(stretch.start.clone(), stretch.end.clone(), stretch.direction);
+    for _ in 0..stretch.skip {
+        scan.next()?;
+    }
+    let (mut first, mut last) = (InnerKey::new(), InnerKey::new());
+    for index in 0..stretch.count {
+        let Some((key, _)) = scan.next()? else { break };
+        if index == 0 {
+            first = key[..].into();
+        }
+        last = key[..].into();
+    }
+    let (start, mut end) = match stretch.direction {
+        Direction::Forward => (first, last),
+        Direction::Backward => (last, first),
+    };
+    end.push(0);
+    Ok((start, end))
+}
+
+/// Largest total size of members that are removed one by one, in bytes. Beyond it, the remaining
+/// members are rewritten.
+const REMOVED_SINGLY: usize = 2 << 20;
+
+/// Memory of a member besides its bytes.
+const MEMBER_BYTES: usize = 64;
+
+/// Returns the members of a stretch, unless they are too large to be removed one by one.
+fn few(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<Option<Vec<Scored>>, Failure> {
+    let (mut members, mut bytes) = (Vec::new(), 0);
+    visit(transaction, stretch, |member, score| {
+        bytes += member.len() + MEMBER_BYTES;
+        members.push((member.to_vec(), score));
+        if bytes > REMOVED_SINGLY {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    Ok((bytes <= REMOVED_SINGLY).then_some(members))
+}
+
+fn remove_all(transaction: &mut Transaction<'_>, key: &[u8], found: Found) -> Done {
+    let Some(mut set) = sorted_set(transaction, key)? else {
+        return Ok(());
+    };
+    let members = match found {
+        Found::Listed(members) if members.is_empty() => return Ok(()),
+        Found::Listed(members) => members,
+        Found::Stretch(stretch) if stretch.count == 0 => return Ok(()),
+        Found::Stretch(stretch) if stretch.count == set.count => {
+            set.count = 0;
+            transaction.save(key, &set);
+            return Ok(());
+        }
+        Found::Stretch(stretch) => match few(transaction, &stretch)? {
+            Some(members) => members,
+            None => return without(transaction, key, &set, &stretch),
+        },
+    };
+    for (member, score) in &members {
+        remove(transaction, &mut set, member, *score)?;
+    }
+    save(transaction, key, &mut set)
+}
+
+macro_rules! removals {
+    ($($name:ident, $by:ident;)+) => {$(
+        pub(crate) fn $name(
+            transaction: &mut Transaction<'_>,
+            args: Args<'_>,
+            reply: &mut Reply<'_>,
+        ) -> Done {
+            let wanted = Wanted::new(args, By::$by, Direction::Forward);
+            let found = find(transaction, args.at(1), &wanted)?;
+            reply.integer(i64::try_from(found.len()).unwrap_or(i64::MAX));
+            remove_all(transaction, args.at(1), found)
+        }
+    )+};
+}
+
+removals! {
+    zrem_range_by_rank, Rank;
+    zrem_range_by_score, Score;
+    zrem_range_by_lex, Member;
+}

@@ -1,0 +1,311 @@
+//! MULTI and EXEC: commands are queued, then executed as one batch, unless a watched key was
+//! changed.
+//!
+//! EXEC locks all queued and watched keys, executes the commands one after another under the locks,
+//! and commits one atomic batch. It does not use a transaction of the store, as BEGIN does
+//! (`interactive.rs`), for three reasons. First, a batch is already atomic, and under the locks no
+//! other client writes to its keys, so there is nothing to validate. Second, WATCH is a flag that
+//! each writer of a watched key sets while it holds the key's lock. EXEC checks the flag under the
+//! same lock, however long ago WATCH was. Third, replies match those of Redis: an EXEC without
+//! WATCH never fails because of other clients.
+//!
+//! With a transaction of the store, each EXEC would keep its read set in memory and validate it at
+//! the commit. A conflict would either run the queue again, unknown to the client and with
+//! different replies, or be an error that clients of Redis do not know. A transaction as old as
+//! WATCH would also retain old versions while a client is silent. It would not allow more
+//! concurrency: the locks already order the commands of all clients.
+
+use super::keys;
+use crate::error::Failure;
+use crate::protocol::resp::{Args, Reply};
+use crate::redis::batch::Length;
+use crate::redis::paging::no_room;
+use crate::redis::session::Session;
+use crate::redis::table::{Action, Command};
+use crate::store::{Lookups, Mode, Store, Transaction, Wanted, Working};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+type Done = Result<(), Failure>;
+
+/// A command queued by MULTI.
+struct Queued {
+    command: &'static Command,
+    bytes: Vec<u8>,
+    places: Vec<(usize, usize)>,
+}
+
+impl Queued {
+    fn new(command: &'static Command, args: Args<'_>) -> Queued {
+        let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(args.len()));
+        for arg in args.iter() {
+            places.push((bytes.len(), bytes.len() + arg.len()));
+            bytes.extend_from_slice(arg);
+        }
+        Queued {
+            command,
+            bytes,
+            places,
+        }
+    }
+
+    fn args(&self) -> Args<'_> {
+        Args::new(&self.bytes, &self.places)
+    }
+}
+
+/// Approximate memory of a watched key besides its bytes, here and in the table of watchers.
+const PER_WATCH: usize = 200;
+
+/// The state of MULTI and WATCH for a connection.
+#[derive(Default)]
+pub(crate) struct Multi {
+    queue: Option<Vec<Queued>>,
+    bytes: usize,
+    has_failed: bool,
+    /// Whether EXEC is executing the queued commands.
+    pub(crate) is_executing: bool,
+    /// The watched keys by database, each with its expiry time or 0. Expiry changes a key without
+    /// any command.
+    watched: BTreeMap<(u8, Box<[u8]>), u64>,
+    watched_bytes: usize,
+    is_touched: Arc<AtomicBool>,
+}
+
+impl Multi {
+    pub(crate) fn is_begun(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Returns its memory in bytes.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes + self.watched_bytes
+    }
+
+    /// Makes EXEC fail, because a command could not be queued.
+    pub(crate) fn fail(&mut self) {
+        self.has_failed |= self.is_begun();
+    }
+
+    pub(crate) fn push(&mut self, command: &'static Command, args: Args<'_>, most: usize) -> Done {
+        let queued = Queued::new(command, args);
+        let places = queued.places.len() * size_of::<(usize, usize)>();
+        self.bytes += queued.bytes.len() + places + size_of::<Queued>();
+        if self.bytes > most {
+            self.has_failed = true;
+            return Err(Failure::say("ERR transaction exceeds the limit of its size"));
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.push(queued);
+        }
+        Ok(())
+    }
+
+    /// Ends MULTI and WATCH.
+    pub(crate) fn end(&mut self, store: &Store) {
+        self.queue = None;
+        self.bytes = 0;
+        self.has_failed = false;
+        self.unwatch(store);
+    }
+
+    fn unwatch(&mut self, store: &Store) {
+        for (database, key) in std::mem::take(&mut self.watched).into_keys() {
+            store.locks.unwatch(database, &key, &self.is_touched);
+        }
+        self.watched_bytes = 0;
+        self.is_touched.store(false, Ordering::Release);
+    }
+
+    /// Returns whether a watched key has changed. The caller holds the locks of all watched keys,
+    /// or needs none.
+    fn is_stale(&self, now_ms: u64) -> bool {
+        let is_gone = |&expires_ms: &u64| expires_ms != 0 && expires_ms <= now_ms;
+        self.is_touched.load(Ordering::Acquire) || self.watched.values().any(is_gone)
+    }
+}
+
+pub(crate) fn multi(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if session.interactive.is_some() {
+        return Err(Failure::say(
+            "ERR MULTI after BEGIN is not allowed: COMMIT or ABORT first",
+        ));
+    }
+    if session.multi.is_begun() {
+        return Err(Failure::say("ERR MULTI calls can not be nested"));
+    }
+    session.multi.queue = Some(Vec::new());
+    session.client.queued.store(0, Ordering::Relaxed);
+    reply.ok();
+    Ok(())
+}
+
+pub(crate) fn discard(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if !session.multi.is_begun() {
+        return Err(Failure::say("ERR DISCARD without MULTI"));
+    }
+    super::connection::forget(session);
+    reply.ok();
+    Ok(())
+}
+
+pub(crate) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if session.interactive.is_some() {
+        return Err(Failure::say(
+            "ERR WATCH after BEGIN is not allowed: what a transaction reads is watched",
+        ));
+    }
+    if session.multi.is_begun() {
+        return Err(Failure::say("ERR WATCH inside MULTI is not allowed"));
+    }
+    let store = Arc::clone(&session.shared.store);
+    for key in args.from(1).iter() {
+        let database = session.settings.database;
+        let place = (database, Box::from(key));
+        if session.multi.watched.contains_key(&place) {
+            continue;
+        }
+        if !session.has_room_to_watch(PER_WATCH + key.len()) {
+            let text = no_room("what is watched", &session.shared.budget);
+            session
+                .shared
+                .counters
+                .memory_refusals
+                .fetch_add(1, Ordering::Relaxed);
+            return Err(Failure::Refused(Cow::Owned(text)));
+        }
+        // Watch first, then read: a write in between is noticed.
+        let number = watch_locked(&store, database, key, &session.multi.is_touched);
+        session.multi.watched_bytes += PER_WATCH + key.len();
+        session.multi.watched.insert(place.clone(), 0);
+        let mut transaction = Transaction::new(&store, number);
+        let expires_ms = transaction.entry(key)?.map_or(0, |entry| entry.expires_ms());
+        session.multi.watched.insert(place, expires_ms);
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// Watches a key under its lock. Returns the stored number of its database.
+fn watch_locked(store: &Store, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) -> u8 {
+    loop {
+        let number = store.databases.number_of(database);
+        let mut wanted = Wanted::default();
+        wanted.key(number, key, Mode::Shared);
+        let _held = store.locks.lock(wanted);
+        // The database may have been swapped before the lock was acquired (S24).
+        if store.databases.number_of(database) == number {
+            store.locks.watch(database, key, is_touched);
+            return number;
+        }
+    }
+}
+
+pub(crate) fn unwatch(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    session.multi.unwatch(&Arc::clone(&session.shared.store));
+    reply.ok();
+    Ok(())
+}
+
+pub(crate) fn exec(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let store = Arc::clone(&session.shared.store);
+    let Some(queue) = session.multi.queue.take() else {
+        return Err(Failure::say("ERR EXEC without MULTI"));
+    };
+    session.client.queued.store(-1, Ordering::Relaxed);
+    if session.multi.has_failed {
+        session.multi.end(&store);
+        return Err(Failure::say(
+            "EXECABORT Transaction discarded because of previous errors.",
+        ));
+    }
+    (session.multi.is_executing, session.paging.refuses) = (true, true);
+    let result = execute(session, &store, &queue, reply);
+    (session.multi.is_executing, session.paging.refuses) = (false, false);
+    session.multi.end(&store);
+    result
+}
+
+fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut Reply<'_>) -> Done {
+    let held = loop {
+        let numbers = store.databases.numbers();
+        let held = store.locks.lock(wanted(session, queue, &numbers));
+        // Databases may have been swapped before the locks were acquired (S24).
+        if store.databases.numbers() == numbers {
+            break held;
+        }
+    };
+    let mut transaction = Transaction::new(store, store.databases.number_of(session.settings.database));
+    transaction.client = session.client.id;
+    if session.multi.is_stale(transaction.now_ms) {
+        reply.null_array();
+        return Ok(());
+    }
+    let (mut output, mut working) = (Vec::new(), Working::new(store));
+    // The queued commands are charged already, and most of the written data comes from them.
+    let (sent, mut charged) = (queue.iter().map(|queued| queued.bytes.len()).sum::<usize>(), 0);
+    for queued in queue {
+        let (command, args) = (queued.command, queued.args());
+        if let Some(text) = session.no_longer_allowed(command, args) {
+            session.shared.tally.of(command.counted_as(args)).rejected();
+            session.shared.count_error(&text);
+            Reply::new(&mut output, session.settings.version).error(&text);
+            continue;
+        }
+        let began = Instant::now();
+        session.show(command, args);
+        session.apply(command, args, &mut transaction, &mut output, Length::Whole)?;
+        let took = began.elapsed();
+        session.shared.tally.of(command.counted_as(args)).called(1, took);
+        session.note_slow(command, args, took);
+        if transaction.bytes() > session.shared.config.limits.transaction {
+            return Err(Failure::say("ERR transaction exceeds the limit of its size"));
+        }
+        let beyond = transaction.bytes().saturating_sub(sent);
+        working.add(beyond.saturating_sub(charged))?;
+        charged = charged.max(beyond);
+        if output.len() > session.reply_room() {
+            let text = no_room("what the transaction replies", &session.shared.budget);
+            return Err(Failure::Refused(Cow::Owned(text)));
+        }
+        transaction.database = transaction.number_of(session.settings.database);
+    }
+    Lookups::tell(store);
+    session.commit(&mut transaction, &held)?;
+    reply.array(queue.len());
+    reply.raw(&output);
+    Ok(())
+}
+
+/// Returns the locks for all queued and watched keys, given the stored numbers of databases. Reads
+/// are locked, too, because the reads of a transaction must be consistent.
+fn wanted(session: &Session, queue: &[Queued], numbers: &[u8]) -> Wanted {
+    let number_of = |database: u8| numbers[usize::from(database)];
+    let mut wanted = Wanted::default();
+    let mut database = session.settings.database;
+    for (database, key) in session.multi.watched.keys() {
+        wanted.key(number_of(*database), key, Mode::Shared);
+    }
+    for queued in queue {
+        let (command, args) = (queued.command, queued.args());
+        if command.locks_all(args) {
+            wanted.everything();
+        }
+        let mode = command.mode().unwrap_or(Mode::Shared);
+        command.each_key(args, |key| wanted.key(number_of(database), key, mode));
+        if command.name == "select"
+            && matches!(command.action, Action::Session(_))
+            && let Ok(chosen) = keys::database(args.at(1))
+        {
+            database = chosen;
+        }
+    }
+    wanted
+}
