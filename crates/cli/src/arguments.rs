@@ -1,5 +1,6 @@
 //! The command line: the options common to all verbs, and the list of verbs.
 
+use crate::context::{Context, Form};
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::tier::{self, Tier};
@@ -101,4 +102,16 @@ pub enum Verb {
     Completions(completions::Completions),
     /// Write the manual pages.
     Man(man::Man),
+}
+
+impl Context {
+    pub(crate) fn new(arguments: &Arguments) -> Context {
+        Context {
+            path: arguments.db.clone(),
+            form: if arguments.json { Form::Json } else { Form::Text },
+            memory: arguments.memory.map(|memory| memory.0),
+            takes_measured: arguments.measured_device,
+            tiers: arguments.tier.clone(),
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! The context of every verb: the location of the store, and the form of the output.
 
-use crate::arguments::Arguments;
 use crate::exit::{self, Exit, failure};
 use crate::store::Store;
 use crate::tier::Tier;
@@ -31,16 +30,6 @@ pub(crate) enum Form {
 }
 
 impl Context {
-    pub(crate) fn new(arguments: &Arguments) -> Context {
-        Context {
-            path: arguments.db.clone(),
-            form: if arguments.json { Form::Json } else { Form::Text },
-            memory: arguments.memory.map(|memory| memory.0),
-            takes_measured: arguments.measured_device,
-            tiers: arguments.tier.clone(),
-        }
-    }
-
     pub(crate) fn is_json(&self) -> bool {
         self.form == Form::Json
     }

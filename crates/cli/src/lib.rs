@@ -56,11 +56,47 @@ mod verbs;
 
 pub use exit::Exit;
 
-use clap::Parser;
+use anyhow::Result;
+use arguments::{Arguments, Verb};
+use clap::{CommandFactory, Parser};
+use context::Context;
 use std::process::ExitCode;
 
 /// Executes the command line.
 #[must_use]
 pub fn main() -> ExitCode {
-    kit::program(|| verbs::run(arguments::Arguments::parse()))
+    kit::program(|| run(Arguments::parse()))
+}
+
+/// Executes a command line.
+fn run(arguments: Arguments) -> Result<Exit> {
+    let context = Context::new(&arguments);
+    match arguments.verb {
+        Verb::Serve(verb) => verb.run(&context),
+        Verb::Get(verb) => verb.run(&context),
+        Verb::Put(verb) => verb.run(&context),
+        Verb::Delete(verb) => verb.run(&context),
+        Verb::Scan(verb) => verb.run(&context),
+        Verb::Keyspaces(verb) => verb.run(&context),
+        Verb::Tiers(verb) => verb.run(&context),
+        Verb::Import(verb) => verb.run(&context),
+        Verb::Export(verb) => verb.run(&context),
+        Verb::Transaction(verb) => verb.run(&context),
+        Verb::Transactions(verb) => verb.run(&context),
+        Verb::Stats(verb) => verb.run(&context),
+        Verb::Probe(verb) => verb.run(&context),
+        Verb::Model(verb) => verb.run(&context),
+        Verb::Advise(verb) => verb.run(&context),
+        Verb::Bench(verb) => verb.run(&context),
+        Verb::Inspect(verb) => verb.run(&context),
+        Verb::Check(verb) => verb.run(&context),
+        Verb::Repair(verb) => verb.run(&context),
+        Verb::Backup(verb) => verb.run(&context),
+        Verb::Restore(verb) => verb.run(&context),
+        Verb::Compact(verb) => verb.run(&context),
+        Verb::Sort(verb) => verb.run(&context),
+        Verb::Index(verb) => verb.run(&context),
+        Verb::Completions(verb) => verb.run(Arguments::command()),
+        Verb::Man(verb) => verb.run(Arguments::command()),
+    }
 }

@@ -1,10 +1,9 @@
 //! `completions`: prints shell completion scripts.
 
 use crate::Exit;
-use crate::arguments::Arguments;
 use crate::screen::Output;
 use anyhow::Result;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use std::io::Write;
 
@@ -24,9 +23,9 @@ pub struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(&self) -> Result<Exit> {
+    pub(crate) fn run(&self, mut command: Command) -> Result<Exit> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "alluvium", &mut script);
+        clap_complete::generate(self.shell, &mut command, "alluvium", &mut script);
         let mut out = Output::new();
         out.write_all(&script)?;
         out.flush()?;

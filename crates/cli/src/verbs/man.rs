@@ -1,10 +1,9 @@
 //! `man`: writes the manual pages.
 
 use crate::Exit;
-use crate::arguments::Arguments;
 use crate::screen::Output;
 use anyhow::{Context as _, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -23,8 +22,7 @@ pub struct Man {
 }
 
 impl Man {
-    pub(crate) fn run(&self) -> Result<Exit> {
-        let command = Arguments::command();
+    pub(crate) fn run(&self, command: Command) -> Result<Exit> {
         match &self.to {
             Some(directory) => {
                 let what = || format!("writing manual pages to {}", directory.display());
