@@ -1,9 +1,9 @@
 //! The command line: the options common to all verbs, and the list of verbs.
 
 use crate::context::{Context, Form};
-use crate::exit::TABLE;
-use crate::sizes::{self, Bytes};
-use crate::tier::{self, Tier};
+use crate::terminal::exit::TABLE;
+use crate::values::sizes::{self, Bytes};
+use crate::values::tier::{self, Tier};
 use crate::verbs::{
     advise, backup, bench, check, compact, completions, delete, export, get, import, index, inspect,
     keyspaces, man, model, probe, put, repair, scan, serve, sort, stats, tiers, transaction, transactions,

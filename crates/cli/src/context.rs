@@ -1,9 +1,10 @@
 //! The context of every verb: the location of the store, and the form of the output.
 
-use crate::exit::{self, Exit, failure};
 use crate::store::Store;
-use crate::tier::Tier;
-use crate::{screen, sizes};
+use crate::terminal::exit::{self, Exit, failure};
+use crate::terminal::screen;
+use crate::values::sizes;
+use crate::values::tier::Tier;
 use alluvium::{Db, MIN_MEMORY, OpenMode, Options, TierOptions};
 use alluvium_server::control::Client;
 use anyhow::{Context as _, Error, Result};

@@ -1,14 +1,14 @@
 //! Exports for other programs of this project: output, errors and signals of `alluvium`, and the
 //! processes in which `alluvium bench` measures engines.
 
-use crate::exit;
+use crate::terminal::exit;
 use anyhow::Result;
 use std::process::ExitCode;
 
-pub use crate::exit::{Exit, failure};
-pub use crate::screen::{Output, note};
-pub use crate::sizes::{Bytes, parse};
-pub use crate::stop::listen;
+pub use crate::jobs::stop::listen;
+pub use crate::terminal::exit::{Exit, failure};
+pub use crate::terminal::screen::{Output, note};
+pub use crate::values::sizes::{Bytes, parse};
 pub use crate::verbs::bench::{Screen, cap_or_none, run_child, usage};
 
 /// Runs a program, prints its error, and returns its exit code.
@@ -18,6 +18,6 @@ pub use crate::verbs::bench::{Screen, cap_or_none, run_child, usage};
 #[must_use]
 pub fn program(run: impl FnOnce() -> Result<Exit>) -> ExitCode {
     alluvium_device::heap::give_freed_memory_back();
-    crate::log::begin();
+    crate::terminal::log::begin();
     run().unwrap_or_else(|error| exit::report(&error)).into()
 }

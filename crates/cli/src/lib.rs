@@ -6,13 +6,11 @@
 //! *Does not know*: how a store works. All access goes through the crate `alluvium`, which any
 //! program can use as well.
 //!
-//! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (exit codes), `context.rs` (opening
-//! a store), `store.rs` (the store of a verb, whichever process has it open), `typed.rs` (keys of
-//! Redis clients), `remote.rs` (figures of a remote server), `users.rs` (the file of a server's
-//! users), `panics.rs` (panic messages of a server), `private.rs` (files with restricted
-//! permissions), `screen.rs` and `bytes.rs` (output), `confirm.rs` (confirmation), `sorting.rs`
-//! (threads that sort), `kit.rs` (exports for other programs), then `verbs/`, a file for each;
-//! `formats/` and `import/` for bulk data.
+//! *Read in this order*: `arguments.rs` (the verbs), `context.rs` (opening a store), `store/` (the
+//! store of a verb, whichever process has it open), `terminal/` (output, confirmation, exit codes),
+//! `values/` (bytes, sizes, ranges, tiers), `jobs/` (progress and interruption of long jobs, threads
+//! that sort), `remote/` (figures of a remote server), `kit.rs` (exports for other programs), then
+//! `verbs/`, a file for each; `formats/` and `import/` for bulk data.
 //!
 //! Invariants:
 //!
@@ -29,32 +27,19 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod arguments;
-mod bytes;
-pub mod clients;
-mod confirm;
 mod context;
-mod exit;
 pub mod formats;
 mod import;
+mod jobs;
 pub mod kit;
-mod log;
-mod panics;
-mod password;
-mod private;
-mod progress;
-mod range;
 mod remote;
-mod screen;
-mod sizes;
-mod sorting;
-mod stop;
 mod store;
-mod tier;
-mod typed;
-mod users;
+mod terminal;
+mod values;
 mod verbs;
 
-pub use exit::Exit;
+pub use terminal::exit::Exit;
+pub use verbs::serve::clients;
 
 use anyhow::Result;
 use arguments::{Arguments, Verb};

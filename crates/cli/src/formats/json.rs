@@ -49,7 +49,7 @@ type Fields<'l> = BTreeMap<String, &'l RawValue>;
 fn object(text: &[u8]) -> Result<Fields<'_>, String> {
     serde_json::from_slice(text).map_err(|error| {
         let rest = &text[error.column().saturating_sub(1).min(text.len())..];
-        let shown = crate::bytes::escape(&rest[..rest.len().min(SHOWN)]);
+        let shown = crate::values::bytes::escape(&rest[..rest.len().min(SHOWN)]);
         match shown.as_str() {
             "" => format!("no JSON object: {error}"),
             shown => format!("no JSON object: {error}, where \"{shown}\" stands"),
@@ -156,11 +156,11 @@ pub enum JsonWriter {
 impl WriteRows for JsonWriter {
     fn row(&mut self, mut out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {
         match self {
-            JsonWriter::Pairs => crate::bytes::json_record(&mut out, key, Some(value)),
+            JsonWriter::Pairs => crate::values::bytes::json_record(&mut out, key, Some(value)),
             JsonWriter::Values => {
                 one_line("value", value)?;
                 if object(value).is_err() {
-                    let shown = crate::bytes::escape(&key[..key.len().min(60)]);
+                    let shown = crate::values::bytes::escape(&key[..key.len().min(60)]);
                     return Err(broken(format!(
                         "the value of the key \"{shown}\" is no JSON object: leave --values-only out"
                     )));

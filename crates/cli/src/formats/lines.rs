@@ -60,7 +60,7 @@ impl ReadRows for Lines {
 /// Refuses bytes that contain a line end.
 pub(crate) fn one_line(what: &str, bytes: &[u8]) -> io::Result<()> {
     if memchr::memchr(b'\n', bytes).is_some() {
-        let shown = crate::bytes::escape(&bytes[..bytes.len().min(60)]);
+        let shown = crate::values::bytes::escape(&bytes[..bytes.len().min(60)]);
         return Err(broken(format!(
             "the {what} \"{shown}\" has a line end in it: choose another --format, as csv or binary"
         )));
@@ -74,7 +74,7 @@ impl WriteRows for Lines {
             Parts::Key => {
                 one_line("key", key)?;
                 if !value.is_empty() {
-                    let shown = crate::bytes::escape(key);
+                    let shown = crate::values::bytes::escape(key);
                     return Err(broken(format!(
                         "the key \"{shown}\" has a value, which lines of keys cannot say: add --separator or --values-only, or choose another --format"
                     )));
@@ -88,7 +88,7 @@ impl WriteRows for Lines {
                 // end of the key resembles its beginning.
                 let line = [key, separator].concat();
                 if memchr::memmem::find(&line, separator) != Some(key.len()) {
-                    let shown = crate::bytes::escape(key);
+                    let shown = crate::values::bytes::escape(key);
                     return Err(broken(format!(
                         "the key \"{shown}\" has the separator in it: choose another --separator"
                     )));

@@ -83,7 +83,7 @@ impl Redis {
         match digits.and_then(|digits| digits.parse().ok()) {
             Some(number) if number <= most => Ok((number, next)),
             _ => {
-                let shown = crate::bytes::escape(&line[..line.len().min(40)]);
+                let shown = crate::values::bytes::escape(&line[..line.len().min(40)]);
                 Err(broken(format!(
                     "\"{shown}\" is not what the protocol has here, {}number up to {most}",
                     char::from(sign)
@@ -171,7 +171,7 @@ fn number(word: &[u8]) -> Result<u64, String> {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
     number
         .filter(|&number| number > 0)
-        .ok_or_else(|| format!("\"{}\" is no time", crate::bytes::escape(word)))
+        .ok_or_else(|| format!("\"{}\" is no time", crate::values::bytes::escape(word)))
 }
 
 /// Converts a command to changes.

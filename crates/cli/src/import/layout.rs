@@ -1,16 +1,18 @@
 //! The layout of the table that a keyspace was imported from, kept so that its values can be
 //! exported in the same form.
 
-use super::PROGRESS;
 use crate::formats::Format;
 use crate::formats::csv::{Head, LineEnd};
-use crate::range::{Bounds, successor};
 use crate::store::{Store, walk};
+use crate::values::range::{Bounds, successor};
 use alluvium_server::control::{Change, Direction, What};
 use anyhow::{Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+
+/// The keyspace of import progress.
+pub(crate) const PROGRESS: &str = "alluvium.imports";
 
 /// Version of the stored layout.
 const VERSION: u64 = 1;

@@ -17,15 +17,15 @@ mod seen;
 mod sorted;
 mod writer;
 
-pub(crate) use layout::{Layout, layout_key};
+pub(crate) use layout::{Layout, PROGRESS, layout_key};
 pub(crate) use parser::{Kept, Parser};
-pub(crate) use progress::{Identity, PROGRESS, Saved};
+pub(crate) use progress::{Identity, Saved};
 pub(crate) use rejects::Rejects;
 pub(crate) use sorted::Sorting;
 pub(crate) use writer::{To, Uniqueness};
 
-use crate::exit::Failure;
 use crate::store::Store;
+use crate::terminal::exit::Failure;
 use anyhow::{Error, Result};
 use indicatif::ProgressBar;
 use std::sync::mpsc::sync_channel;

@@ -3,9 +3,9 @@
 use super::progress::{self, Saved};
 use super::seen::Seen;
 use super::{End, Rejects};
-use crate::exit::{Exit, failure};
 use crate::formats::{Change, Changes, Format, Next, ReadRows, Source};
-use crate::stop;
+use crate::jobs::stop;
+use crate::terminal::exit::{Exit, failure};
 use alluvium::{MAX_KEY, MAX_VALUE};
 use anyhow::Result;
 

@@ -1,16 +1,13 @@
 //! The progress of imports, stored in the store itself.
 
 use super::layout::Layout;
-use crate::exit::{Exit, failure};
 use crate::store::Store;
+use crate::terminal::exit::{Exit, failure};
 use anyhow::{Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use twox_hash::XxHash3_64;
-
-/// The keyspace of import progress.
-pub(crate) const PROGRESS: &str = "alluvium.imports";
 
 /// Version of the stored progress.
 const VERSION: u64 = 2;

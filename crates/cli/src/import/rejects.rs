@@ -1,6 +1,7 @@
 //! The file of rejected rows: a copy of their bytes, which can be corrected and imported.
 
-use crate::{private, screen};
+use crate::store::private;
+use crate::terminal::screen;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};

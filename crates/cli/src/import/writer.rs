@@ -9,10 +9,10 @@
 use super::layout::{Layout, layout_key, set};
 use super::parser::{Block, Order};
 use super::progress::{Identity, Pending, Saved, fingerprint};
-use crate::bytes::escape;
-use crate::exit::{Exit, failure};
 use crate::formats::{Change, redis};
 use crate::store::Store;
+use crate::terminal::exit::{Exit, failure};
+use crate::values::bytes::escape;
 use alluvium_server::control::{Change as Written, Request};
 use anyhow::Result;
 use std::collections::HashMap;

@@ -1,10 +1,10 @@
 //! `backup` and `restore`: complete copies of a store.
 
-use crate::Exit;
 use crate::context::{self, Context};
-use crate::screen::Output;
-use crate::sizes::count;
-use crate::{progress, stop};
+use crate::jobs::{progress, stop};
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::Output;
+use crate::values::sizes::count;
 use alluvium::{Progress, Stage};
 use alluvium_server::control::{Reply, Request};
 use anyhow::{Context as _, Result, anyhow};

@@ -1,9 +1,10 @@
 //! `check`: verifies the integrity of the store.
 
-use crate::Exit;
 use crate::context::Context;
-use crate::screen::{self, Output};
-use crate::{progress, sizes, stop};
+use crate::jobs::{progress, stop};
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::{self, Output};
+use crate::values::sizes;
 use alluvium_server::control::{Depth, Reply, Request};
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;

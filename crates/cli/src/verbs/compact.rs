@@ -1,10 +1,11 @@
 //! `compact`: rewrites all data now.
 
 use crate::context::Context;
-use crate::exit::Exit;
-use crate::screen::Output;
+use crate::jobs::{progress, stop};
 use crate::store::Holder;
-use crate::{progress, sizes, stop};
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::Output;
+use crate::values::sizes;
 use alluvium_server::control::{Reply, Request};
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;

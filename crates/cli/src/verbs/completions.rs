@@ -1,7 +1,7 @@
 //! `completions`: prints shell completion scripts.
 
-use crate::Exit;
-use crate::screen::Output;
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::Output;
 use anyhow::Result;
 use clap::{Args, Command};
 use clap_complete::Shell;

@@ -1,14 +1,13 @@
 //! `delete`: deletes keys or a range of keys.
 
-use crate::Exit;
-use crate::bytes::{self, Encoding};
-use crate::confirm::Consent;
 use crate::context::Context;
-use crate::exit::failure;
-use crate::range::{Bounds, Range};
-use crate::screen;
+use crate::store::typed::Database;
 use crate::store::{Store, Typed, walk};
-use crate::typed::Database;
+use crate::terminal::confirm::Consent;
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen;
+use crate::values::bytes::{self, Encoding};
+use crate::values::range::{Bounds, Range};
 use alluvium_server::control::{Change, Direction, Redis, Request, Scan, What};
 use anyhow::Result;
 use clap::Args;

@@ -1,11 +1,7 @@
 //! `export`: writes keys and values to a file.
 
 use super::import::{field_separator, format_of};
-use crate::Exit;
-use crate::bytes::Encoding;
-use crate::confirm::Consent;
 use crate::context::Context;
-use crate::exit::failure;
 use crate::formats::binary::Binary;
 use crate::formats::csv::{self, CsvWriter, Header, LineEnd};
 use crate::formats::json::JsonWriter;
@@ -13,11 +9,15 @@ use crate::formats::lines::{Lines, Parts};
 use crate::formats::redis::Redis;
 use crate::formats::{Format, WriteRows};
 use crate::import::{Layout, PROGRESS, layout_key};
-use crate::range::{Bounds, Range};
-use crate::screen::{self, Output};
-use crate::store::{Store, Typed, walk};
-use crate::typed::{self, Database};
-use crate::{private, progress, sizes, stop};
+use crate::jobs::{progress, stop};
+use crate::store::typed::{self, Database};
+use crate::store::{Store, Typed, private, walk};
+use crate::terminal::confirm::Consent;
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::{self, Output};
+use crate::values::bytes::Encoding;
+use crate::values::range::{Bounds, Range};
+use crate::values::sizes;
 use alluvium_server::control::{Direction, Redis as Keys, What};
 use anyhow::{Context as _, Result};
 use clap::Args;

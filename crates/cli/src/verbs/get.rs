@@ -1,12 +1,11 @@
 //! `get`: prints the values of keys.
 
-use crate::Exit;
-use crate::bytes::{self, Encoding};
 use crate::context::Context;
-use crate::private;
-use crate::screen::{self, Output};
-use crate::store::Typed;
-use crate::typed::{Database, Printer};
+use crate::store::typed::{Database, Printer};
+use crate::store::{Typed, private};
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::{self, Output};
+use crate::values::bytes::{self, Encoding};
 use alluvium_server::control::{Redis, RedisKind};
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -53,7 +52,7 @@ impl Get {
             .map(|key| self.encoding.read(key))
             .collect::<Result<_>>()?;
         if self.output.is_some() && keys.len() > 1 {
-            return Err(crate::exit::failure(
+            return Err(crate::terminal::exit::failure(
                 Exit::Usage,
                 "--output takes the value of one key: name one",
             ));
@@ -125,7 +124,7 @@ impl Get {
 
     fn no_bytes() -> anyhow::Error {
         let text = "--output takes the value of a string, and the key holds a collection: leave --output out, or use `alluvium export --redis-db`";
-        crate::exit::failure(Exit::Usage, text)
+        crate::terminal::exit::failure(Exit::Usage, text)
     }
 
     fn print(&self, context: &Context, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {

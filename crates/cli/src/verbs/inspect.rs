@@ -1,10 +1,10 @@
 //! `inspect`: draws the tree and describes runs.
 
-use crate::bytes::escape;
 use crate::context::Context;
-use crate::exit::{Exit, failure};
-use crate::screen::{BOLD, Output};
-use crate::sizes::{count, human};
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::{BOLD, Output};
+use crate::values::bytes::escape;
+use crate::values::sizes::{count, human};
 use alluvium_server::control::Request;
 use anyhow::Result;
 use base64::Engine as _;

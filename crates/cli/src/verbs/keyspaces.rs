@@ -1,13 +1,12 @@
 //! `keyspaces`: lists, creates, drops and renames keyspaces.
 
-use crate::Exit;
-use crate::bytes;
-use crate::confirm::Consent;
 use crate::context::Context;
-use crate::exit::failure;
 use crate::import::{PROGRESS, layout};
-use crate::screen::Output;
-use crate::sizes::{self, Bytes};
+use crate::terminal::confirm::Consent;
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::Output;
+use crate::values::bytes;
+use crate::values::sizes::{self, Bytes};
 use alluvium_server::control::{NewKeyspace, Request};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};

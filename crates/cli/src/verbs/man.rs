@@ -1,7 +1,7 @@
 //! `man`: writes the manual pages.
 
-use crate::Exit;
-use crate::screen::Output;
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::Output;
 use anyhow::{Context as _, Result};
 use clap::{Args, Command};
 use std::io::Write;

@@ -1,12 +1,11 @@
 //! `put`: sets the value of a key.
 
-use crate::Exit;
-use crate::bytes::{self, Encoding};
 use crate::context::Context;
-use crate::exit::failure;
-use crate::sizes;
 use crate::store::Store;
-use crate::typed::Database;
+use crate::store::typed::Database;
+use crate::terminal::exit::{Exit, failure};
+use crate::values::bytes::{self, Encoding};
+use crate::values::sizes;
 use alluvium_server::control::{Change, Request};
 use anyhow::{Context as _, Result};
 use clap::Args;

@@ -1,11 +1,10 @@
 //! `repair`: recovers what is possible of a damaged store.
 
 use super::backup::follow;
-use crate::Exit;
 use crate::context::{self, Context};
-use crate::exit::failure;
-use crate::screen::{self, Output};
-use crate::{progress, stop};
+use crate::jobs::{progress, stop};
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::{self, Output};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;

@@ -1,14 +1,13 @@
 //! `scan`: prints keys and values in order.
 
-use crate::Exit;
-use crate::bytes::{self, Encoding};
 use crate::context::Context;
-use crate::exit::failure;
-use crate::range::Range;
-use crate::screen::{KEY, Output};
-use crate::stop;
+use crate::jobs::stop;
+use crate::store::typed::{Database, Printer};
 use crate::store::{Store, Typed, walk};
-use crate::typed::{Database, Printer};
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::{KEY, Output};
+use crate::values::bytes::{self, Encoding};
+use crate::values::range::Range;
 use alluvium_server::control::{Direction, Redis, Request, Scan as Walk, Unordered, What};
 use anyhow::Result;
 use clap::Args;

@@ -1,10 +1,10 @@
 //! `tiers`: lists, adds and drains the directories of a store.
 
-use crate::Exit;
 use crate::context::Context;
-use crate::screen::Output;
-use crate::sizes;
-use crate::tier::{self, Tier};
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::Output;
+use crate::values::sizes;
+use crate::values::tier::{self, Tier};
 use alluvium_server::control::{Request, TierChange};
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Subcommand};

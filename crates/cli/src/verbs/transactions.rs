@@ -1,10 +1,10 @@
 //! `transactions`: lists open transactions and the versions they retain.
 
-use crate::Exit;
 use crate::context::Context;
 use crate::remote::Elsewhere;
-use crate::screen::Output;
-use crate::sizes::{count, human};
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::Output;
+use crate::values::sizes::{count, human};
 use alluvium_server::control::Request;
 use anyhow::Result;
 use clap::Args;

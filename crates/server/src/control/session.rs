@@ -1,16 +1,14 @@
 //! Execution of requests on a store that this process has open.
 
-use super::advised;
 use super::claims::{Claim, Claims};
-use super::held;
 use super::listen::About;
 use super::redis::Keys;
-use super::report;
 use super::request::{
     Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step,
     TierChange, Unordered, What,
 };
 use super::transact::Transacting;
+use super::{advised, held, report};
 use crate::store;
 use crate::store::model::format;
 use alluvium::{Db, Ingest, Keyspace, Progress, Structure, TierOptions, WriteBatch};

@@ -2,11 +2,10 @@
 //! table that validates arguments.
 
 use super::commands::{
-    acl, admin, connection, describe, expiry, hashes, info, keys, lists, ordered, saving, sets, sorted,
-    strings,
+    acl, admin, bitfield, bits, clients, connection, describe, expiry, hashes, info, interactive, keys,
+    latency, lists, memory, numbered, ordered, saving, sets, small, sort, sorted, strings, transactions,
+    walks, watching,
 };
-use super::commands::{bitfield, bits, clients, latency, memory, numbered, small, sort, watching};
-use super::commands::{interactive, transactions, walks};
 use super::session::Session;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply, number};

@@ -1,8 +1,7 @@
 //! Operations on typed keys within a transaction.
 
 use super::lookups::Lookups;
-use super::model::format;
-use super::model::{Collection, Entry, Kind, Text};
+use super::model::{Collection, Entry, Kind, Text, format};
 use super::transaction::Transaction;
 use crate::error::Failure;
 

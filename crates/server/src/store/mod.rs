@@ -73,8 +73,7 @@ pub(crate) use staging::Staging;
 pub(crate) use transaction::{Outcome, Transaction};
 pub(crate) use working::{Reading, Working};
 
-use crate::net::Budget;
-use crate::net::waits;
+use crate::net::{Budget, waits};
 use crate::options::KeyLayout;
 use crate::store::model::format;
 use alluvium::{Db, Durability, Keyspace, Result, Value};

@@ -3,8 +3,7 @@
 
 use super::Store;
 use crate::error::Failure;
-use crate::net::Budget;
-use crate::net::waits;
+use crate::net::{Budget, waits};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -57,7 +57,7 @@ impl CsvWriter {
             broken(format!(
                 "the value of the key \"{}\" is no row of the {columns} columns that the table was imported with ({why}): \
                  leave --values-only out, or choose another --format",
-                crate::bytes::escape(&key[..key.len().min(60)])
+                crate::values::bytes::escape(&key[..key.len().min(60)])
             ))
         };
         parse::whole(from, row, &mut self.fields).map_err(refused)?;

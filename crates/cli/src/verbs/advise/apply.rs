@@ -4,10 +4,11 @@
 use super::seen::Seen;
 use super::{Advise, SAW_NOTHING};
 use crate::context::Context;
-use crate::exit::{Exit, failure};
-use crate::screen::{BOLD, Output};
+use crate::jobs::stop;
 use crate::store::{Holder, Store};
-use crate::{screen, stop};
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen;
+use crate::terminal::screen::{BOLD, Output};
 use alluvium_server::control::Request;
 use anyhow::Result;
 use serde_json::Value;

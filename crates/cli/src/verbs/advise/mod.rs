@@ -17,10 +17,9 @@ mod show;
 
 pub(super) use show::moment;
 
-use crate::Exit;
 use crate::context::Context;
-use crate::exit::failure;
-use crate::screen::Output;
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::Output;
 use crate::verbs::model::question::{Question, number};
 use alluvium_model::structures::{Machine, Workload};
 use alluvium_server::control::Request;

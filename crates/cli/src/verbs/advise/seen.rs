@@ -1,6 +1,6 @@
 //! The observed workload of a store or a trace, and its drift.
 
-use crate::exit::{Exit, failure};
+use crate::terminal::exit::{Exit, failure};
 use alluvium_bench::workload::trace;
 use alluvium_model::observed;
 use alluvium_model::structures::{Operations, Workload};

@@ -2,7 +2,7 @@
 
 use super::rank::Advice;
 use super::seen::{Seen, Source};
-use crate::screen::{BOLD, Output};
+use crate::terminal::screen::{BOLD, Output};
 use crate::verbs::model::table;
 use alluvium_model::structures::{Cost, Machine, Workload};
 use serde_json::{Value, json};

@@ -1,10 +1,10 @@
 //! `bench ceiling`: the best hit rate of a cache of a given number of records.
 
 use super::usage;
-use crate::Exit;
 use crate::context::Context;
-use crate::screen::Output;
-use crate::sizes::count;
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::Output;
+use crate::values::sizes::count;
 use alluvium_bench::workload::ceiling::{Draws, ceilings};
 use alluvium_bench::workload::phase::{Amount, Defaults, Phase, parse_count, parse_records};
 use anyhow::Result;

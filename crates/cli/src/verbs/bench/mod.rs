@@ -14,12 +14,11 @@ mod sweep;
 mod trace;
 mod transactions;
 
-use crate::Exit;
 use crate::context::Context;
-use crate::exit::failure;
-use crate::screen::{self, Output};
-use crate::sizes::{self, Bytes, count, human};
-use crate::stop;
+use crate::jobs::stop;
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::{self, Output};
+use crate::values::sizes::{self, Bytes, count, human};
 use alluvium_bench::cgroup;
 use alluvium_bench::engine::{EngineOption, Log, kind_of, parse_engine, require_once};
 use alluvium_bench::engines::OWN;

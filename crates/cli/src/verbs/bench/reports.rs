@@ -1,9 +1,9 @@
 //! `bench compare` and `bench table`: work on existing reports.
 
 use super::usage;
-use crate::Exit;
 use crate::context::Context;
-use crate::screen::{self, Output};
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::{self, Output};
 use alluvium_bench::report::compare::compare;
 use alluvium_bench::report::{Report, table};
 use anyhow::Result;

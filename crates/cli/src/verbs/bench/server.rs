@@ -2,9 +2,9 @@
 //! that it is compared with.
 
 use super::{Screen, publish, report, usage};
-use crate::Exit;
 use crate::context::Context;
-use crate::sizes::{count, human};
+use crate::terminal::exit::Exit;
+use crate::values::sizes::{count, human};
 use alluvium_bench::engine::require_once;
 use alluvium_bench::run::Files;
 use alluvium_bench::servers::{self, Orders};

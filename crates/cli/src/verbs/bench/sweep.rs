@@ -1,10 +1,10 @@
 //! `bench sweep`: varies one parameter from point to point.
 
 use super::{Common, measure, publish, usage};
-use crate::Exit;
 use crate::context::Context;
-use crate::screen;
-use crate::stop;
+use crate::jobs::stop;
+use crate::terminal::exit::Exit;
+use crate::terminal::screen;
 use alluvium_bench::report::Report;
 use alluvium_bench::run::sweep;
 use alluvium_bench::run::{Failure, Orders};

@@ -1,10 +1,10 @@
 //! `bench trace`: operations recorded in a file.
 
 use super::{Common, default_cap, measure, publish, usage};
-use crate::Exit;
 use crate::context::Context;
-use crate::screen;
-use crate::sizes::count;
+use crate::terminal::exit::Exit;
+use crate::terminal::screen;
+use crate::values::sizes::count;
 use alluvium_bench::workload::phase::{
     Amount, Defaults, MOST_RECORDS, Phase, Task, parse_count, parse_records,
 };

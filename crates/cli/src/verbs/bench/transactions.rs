@@ -2,9 +2,9 @@
 //! that it is compared with.
 
 use super::{Children, Screen, cap_or_none, publish, report, usage};
-use crate::Exit;
 use crate::context::Context;
-use crate::sizes::{count, human};
+use crate::terminal::exit::Exit;
+use crate::values::sizes::{count, human};
 use alluvium_bench::engine::require_once;
 use alluvium_bench::run::{Cap, Event, Failure, Files, Groups, Listener, Runner};
 use alluvium_bench::transactions::phase::{DEFAULT, Phase};

@@ -1,9 +1,9 @@
 //! The input of an import: a file, a device or standard input.
 
 use super::Import;
-use crate::exit::{Exit, failure};
 use crate::formats::Source;
 use crate::import::Saved;
+use crate::terminal::exit::{Exit, failure};
 use anyhow::{Context as _, Result};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -10,10 +10,7 @@
 mod input;
 mod sort;
 
-use crate::Exit;
-use crate::confirm::Consent;
 use crate::context::Context;
-use crate::exit::failure;
 use crate::formats::binary::Binary;
 use crate::formats::csv::{self, CsvReader, LineEnd};
 use crate::formats::json::{JsonReader, Shape};
@@ -21,10 +18,13 @@ use crate::formats::lines::{Lines, Parts};
 use crate::formats::redis::Redis;
 use crate::formats::{Format, ReadRows, Source, Template};
 use crate::import::{End, Identity, Job, Kept, Layout, PROGRESS, Parser, Rejects, Saved, To, Uniqueness};
-use crate::screen::{self, Output};
+use crate::jobs::{progress, stop};
 use crate::store::Store;
-use crate::typed::Database;
-use crate::{progress, sizes, stop};
+use crate::store::typed::Database;
+use crate::terminal::confirm::Consent;
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::{self, Output};
+use crate::values::sizes;
 use alluvium_server::control::Request;
 use anyhow::Result;
 use clap::{Args, ValueEnum};

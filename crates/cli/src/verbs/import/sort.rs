@@ -1,10 +1,9 @@
 //! `import --sort`: options for sorting rows before they are written.
 
-use crate::Exit;
-use crate::exit::failure;
 use crate::formats::Format;
 use crate::import::Sorting;
-use crate::sizes::{self, Bytes};
+use crate::terminal::exit::{Exit, failure};
+use crate::values::sizes::{self, Bytes};
 use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};

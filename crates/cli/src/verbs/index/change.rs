@@ -2,10 +2,10 @@
 
 use super::{Kind, place, records, told};
 use crate::context::Context;
-use crate::exit::{Exit, failure};
-use crate::screen::{self, Output};
-use crate::sizes::{self, Bytes};
-use crate::{progress, stop};
+use crate::jobs::{progress, stop};
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::{self, Output};
+use crate::values::sizes::{self, Bytes};
 use alluvium_hashes::index::{Builder, Index, Options, Updater, reindex};
 use anyhow::Result;
 use clap::Args;

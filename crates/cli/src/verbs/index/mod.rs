@@ -12,7 +12,7 @@ mod read;
 mod records;
 
 use crate::context::Context;
-use crate::exit::{Exit, failure};
+use crate::terminal::exit::{Exit, failure};
 use alluvium_device::file::FileDirectory;
 use alluvium_hashes::index::{Error as IndexError, Kind as IndexKind};
 use anyhow::{Context as _, Result};
@@ -107,7 +107,7 @@ fn told(error: IndexError) -> anyhow::Error {
     match error {
         error if error.is_full() => failure(Exit::Full, error.to_string()),
         error if error.is_damage() => failure(Exit::Damaged, error.to_string()),
-        IndexError::Sort(error) => crate::sorting::told(error, "--memory"),
+        IndexError::Sort(error) => crate::jobs::sorting::told(error, "--memory"),
         IndexError::Device(error @ alluvium_device::Error::NotFound { .. }) => {
             let text = format!("{error}: `alluvium index build` makes an index");
             failure(Exit::NotFound, text)

@@ -1,11 +1,11 @@
 //! The reading subcommands: `get`, `stat`.
 
 use super::{place, told};
-use crate::bytes::Encoding;
 use crate::context::Context;
-use crate::exit::Exit;
-use crate::screen::{Output, complain};
-use crate::sizes;
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::{Output, complain};
+use crate::values::bytes::Encoding;
+use crate::values::sizes;
 use alluvium_hashes::index::{Index, Kind};
 use anyhow::Result;
 use clap::Args;

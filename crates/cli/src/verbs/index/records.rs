@@ -1,7 +1,7 @@
 //! Files of fixed-length records.
 
-use crate::exit::{Exit, failure};
-use crate::stop;
+use crate::jobs::stop;
+use crate::terminal::exit::{Exit, failure};
 use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;
 use std::fs::File;

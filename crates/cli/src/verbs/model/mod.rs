@@ -9,9 +9,9 @@
 pub(super) mod question;
 pub(super) mod table;
 
-use crate::Exit;
 use crate::context::Context;
-use crate::screen::Output;
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::Output;
 use alluvium_model::structures::{Structure, Workload};
 use anyhow::Result;
 use clap::Args;

@@ -1,8 +1,7 @@
 //! The workload and the machine on the command line.
 
-use crate::Exit;
-use crate::exit::failure;
-use crate::sizes::{self, Bytes};
+use crate::terminal::exit::{Exit, failure};
+use crate::values::sizes::{self, Bytes};
 use crate::verbs::probe;
 use alluvium_model::BadParameter;
 use alluvium_model::presets::PROFILES;
@@ -162,6 +161,6 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("probe.txt"), "damaged").unwrap();
         let error = device(&place.path().to_string_lossy()).unwrap_err();
-        assert_eq!(crate::exit::classify(&error), Exit::Damaged, "{error}");
+        assert_eq!(crate::terminal::exit::classify(&error), Exit::Damaged, "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Costs as a table and as JSON.
 
-use crate::screen::{BOLD, Output};
+use crate::terminal::screen::{BOLD, Output};
 use alluvium_model::structures::{Band, Cost, Machine, Workload};
 use serde_json::{Value, json};
 use std::io;
@@ -43,7 +43,7 @@ pub(crate) fn asked(workload: &Workload, machine: &Machine) -> Vec<String> {
 
 /// Formats a number of bytes with a unit.
 pub(crate) fn size(bytes: f64) -> String {
-    crate::sizes::human(bytes.clamp(0.0, 1.8e19) as u64)
+    crate::values::sizes::human(bytes.clamp(0.0, 1.8e19) as u64)
 }
 
 fn band(band: &Band) -> String {

@@ -1,8 +1,7 @@
 //! Checks the location of a probe, with errors in terms of the command line.
 
-use crate::Exit;
-use crate::exit::failure;
-use crate::sizes::{Bytes, human};
+use crate::terminal::exit::{Exit, failure};
+use crate::values::sizes::{Bytes, human};
 use alluvium_base::GIB;
 use alluvium_base::measured::Medium;
 use alluvium_device::Error;
@@ -159,7 +158,7 @@ mod tests {
             ),
         ] {
             let refused = refused(Path::new("/x"), error);
-            assert_eq!(crate::exit::classify(&refused), exit, "{refused}");
+            assert_eq!(crate::terminal::exit::classify(&refused), exit, "{refused}");
             let text = refused.to_string();
             assert!(text.contains(words) && text.contains("/x"), "{text}");
         }

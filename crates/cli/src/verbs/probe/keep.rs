@@ -1,8 +1,7 @@
 //! Samples stored next to a store: `probe.txt`.
 
-use crate::Exit;
-use crate::exit::failure;
-use crate::private;
+use crate::store::private;
+use crate::terminal::exit::{Exit, failure};
 use alluvium_base::measured::Measured;
 use alluvium_model::probe::format::{self, FILE, MOST_BYTES};
 use anyhow::{Context as _, Result};
@@ -50,7 +49,7 @@ pub(super) fn read_file(file: &Path) -> Result<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::classify;
+    use crate::terminal::exit::classify;
     use alluvium_base::measured::Medium;
 
     #[test]

@@ -18,12 +18,12 @@ mod svg;
 mod tests;
 mod text;
 
-use crate::Exit;
 use crate::context::Context;
-use crate::exit::failure;
-use crate::screen::{self, Output};
-use crate::sizes::{self, Bytes};
-use crate::{private, progress, stop};
+use crate::jobs::{progress, stop};
+use crate::store::private;
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::{self, Output};
+use crate::values::sizes::{self, Bytes};
 use alluvium_base::cost::AccessKind;
 use alluvium_base::measured::{Measured, Order, Point};
 use alluvium_device::file::FileDirectory;

@@ -2,8 +2,8 @@
 
 use super::chart::{self, figures};
 use super::plural;
-use crate::screen::{BOLD, Output};
-use crate::sizes::human;
+use crate::terminal::screen::{BOLD, Output};
+use crate::values::sizes::human;
 use alluvium_base::measured::Measured;
 use alluvium_model::probe::{Advice, Conclusions, Costs, Parallelism, SHARES};
 use std::io;

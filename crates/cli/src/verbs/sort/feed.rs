@@ -1,9 +1,9 @@
 //! Reads the inputs of a sort into chunks of records.
 
 use super::open;
-use crate::exit::{Exit, failure};
-use crate::sorting::Chunks;
-use crate::stop;
+use crate::jobs::sorting::Chunks;
+use crate::jobs::stop;
+use crate::terminal::exit::{Exit, failure};
 use alluvium_storage::limiter::Limiter;
 use anyhow::{Context as _, Result};
 use indicatif::ProgressBar;

@@ -10,11 +10,12 @@
 mod feed;
 
 use crate::context::Context;
-use crate::exit::{Exit, failure};
-use crate::screen;
-use crate::sizes::{self, Bytes};
-use crate::sorting::{self, told};
-use crate::{private, progress, stop};
+use crate::jobs::sorting::{self, told};
+use crate::jobs::{progress, stop};
+use crate::store::private;
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen;
+use crate::values::sizes::{self, Bytes};
 use alluvium_device::file::FileDirectory;
 use alluvium_storage::sort::{Equal, Layout, Options, Spool};
 use anyhow::{Context as _, Result};

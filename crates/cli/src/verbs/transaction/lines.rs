@@ -1,7 +1,6 @@
 //! Reading of the lines of a script.
 
-use crate::Exit;
-use crate::exit::failure;
+use crate::terminal::exit::{Exit, failure};
 use alluvium::{MAX_KEY, MAX_VALUE};
 use anyhow::{Context as _, Result};
 use std::fs::File;

@@ -11,13 +11,12 @@ mod lines;
 mod said;
 mod script;
 
-use crate::Exit;
-use crate::bytes::Encoding;
-use crate::confirm::Consent;
 use crate::context::Context;
-use crate::exit::{classify, failure};
-use crate::screen;
 use crate::store::Store;
+use crate::terminal::confirm::Consent;
+use crate::terminal::exit::{Exit, classify, failure};
+use crate::terminal::screen;
+use crate::values::bytes::Encoding;
 use crate::verbs::serve::Word;
 use alluvium_server::control::{
     Acknowledged, IsolationLevel, Mechanism, NewTransaction, Reply, Request, Step,
@@ -248,7 +247,10 @@ impl Running<'_> {
             true => "the transaction was rolled back, those before it stay committed",
             false => "nothing was committed",
         };
-        let text = format!("line {number}: {}; {stays}", crate::exit::sentence(error));
+        let text = format!(
+            "line {number}: {}; {stays}",
+            crate::terminal::exit::sentence(error)
+        );
         failure(classify(error), text)
     }
 }

@@ -1,8 +1,8 @@
 //! The output of a script: a line of text, or a JSON object, for each operation.
 
-use crate::bytes::{Encoding, json_field};
 use crate::context::Context;
-use crate::screen::{DIM, KEY, Output};
+use crate::terminal::screen::{DIM, KEY, Output};
+use crate::values::bytes::{Encoding, json_field};
 use alluvium_server::control::Step;
 use anyhow::Result;
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! Parsing of the lines of a script.
 
-use crate::bytes::{Encoding, unescape};
+use crate::values::bytes::{Encoding, unescape};
 use alluvium_server::control::{Direction, ReadPurpose, Scan, Step, What};
 
 /// The operations, for messages.

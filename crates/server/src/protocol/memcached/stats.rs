@@ -2,8 +2,7 @@
 
 use super::request::{Request, number};
 use crate::error::Failure;
-use crate::net::Language;
-use crate::net::waits;
+use crate::net::{Language, waits};
 use crate::observe::process;
 use crate::shared::{Common, Shared};
 use crate::store::model::format;

@@ -5,11 +5,9 @@ use crate::access::glob;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply, number};
 use crate::redis::args::is;
-use crate::redis::catalog;
-use crate::redis::names;
 use crate::redis::session::Session;
-use crate::redis::subcommands;
 use crate::redis::table::{self, Action, Command};
+use crate::redis::{catalog, names, subcommands};
 use crate::store::model::{Collection, Entry, Kind, format};
 use crate::store::{Direction, Transaction};
 

@@ -3,8 +3,7 @@
 
 use super::{Done, place, stretch, visit};
 use crate::error::Failure;
-use crate::store::model::Collection;
-use crate::store::model::format;
+use crate::store::model::{Collection, format};
 use crate::store::{Direction, Staging, Transaction};
 use std::ops::{ControlFlow, Range};
 

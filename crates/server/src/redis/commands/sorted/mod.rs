@@ -34,8 +34,7 @@ pub(crate) use store::zrange_store;
 
 use crate::error::Failure;
 use crate::store::Transaction;
-use crate::store::model::format;
-use crate::store::model::{Collection, Kind};
+use crate::store::model::{Collection, Kind, format};
 
 type Done = Result<(), Failure>;
 

@@ -5,8 +5,7 @@ use super::range::{Found, Wanted, find, visit};
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply};
 use crate::redis::args::name;
-use crate::store::model::format;
-use crate::store::model::{Collection, Kind};
+use crate::store::model::{Collection, Kind, format};
 use crate::store::{Staging, Transaction};
 use std::ops::ControlFlow;
 

@@ -1,6 +1,6 @@
 //! The file of users that `serve` loads and ACL SAVE writes.
 
-use crate::private;
+use crate::store::private;
 use alluvium_server::UserFile;
 use std::fs;
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! The parts of `stats` that are not lists of numbers: predictions next to measurements, choices,
 //! and changes made since the store was opened.
 
-use crate::screen::{BOLD, Output};
+use crate::terminal::screen::{BOLD, Output};
 use crate::verbs::advise::moment;
 use serde_json::Value;
 use std::io;

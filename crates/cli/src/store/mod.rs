@@ -1,9 +1,21 @@
 //! The store of a verb: opened by this process, or by another process that is asked over its
 //! socket. Verbs do not distinguish the two.
+//!
+//! *Knows*: requests and their execution in this process or in another; keys of Redis clients in
+//! readable form; who may read a file with data of a store.
+//!
+//! *Does not know*: verbs, formats of import and export.
+//!
+//! *Read in this order*: this file, then `typed.rs` (keys of Redis clients), `private.rs` (files
+//! with restricted permissions).
 
-use crate::exit::{Exit, failure};
-use crate::range::Bounds;
-use crate::{screen, stop};
+pub(crate) mod private;
+pub(crate) mod typed;
+
+use crate::jobs::stop;
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen;
+use crate::values::range::Bounds;
 use alluvium::Db;
 use alluvium_server::control::{
     Change, Client, Direction, Error, Kind, Redis, RedisKey, Reply, Request, Scan, Session, Stage, What,

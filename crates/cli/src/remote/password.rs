@@ -1,6 +1,6 @@
 //! The password from a flag, a file or the environment.
 
-use crate::exit::{Exit, failure};
+use crate::terminal::exit::{Exit, failure};
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _};

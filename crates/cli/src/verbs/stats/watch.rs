@@ -1,12 +1,12 @@
 //! `stats --watch`: displays the activity of a store periodically.
 
-use super::stats::Stats;
-use crate::Exit;
+use super::Stats;
+use crate::jobs::stop;
 use crate::remote::Remote;
-use crate::screen::{BOLD, DIM, Output};
-use crate::sizes::{count, human};
-use crate::stop;
 use crate::store::{Holder, Store};
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::{BOLD, DIM, Output};
+use crate::values::sizes::{count, human};
 use alluvium_server::control::Request;
 use anyhow::Result;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Progress bars of long jobs: position, speed, remaining time. Hidden unless on a terminal.
 
-use crate::sizes;
+use crate::values::sizes;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt;
 use std::time::Duration;

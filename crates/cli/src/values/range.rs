@@ -1,6 +1,6 @@
 //! The range of keys that a verb works on.
 
-use crate::bytes::Encoding;
+use super::bytes::Encoding;
 use anyhow::Result;
 use clap::Args;
 use std::ffi::OsString;

@@ -1,21 +1,33 @@
 //! `serve`: serves the store to Redis and memcached clients, and a web page.
+//!
+//! *Knows*: the options of a server, its start and its end by a signal.
+//!
+//! *Does not know*: protocols.
+//!
+//! *Read in this order*: this file, `clients.rs` (limits for clients), `users.rs` (the file of
+//! users), `panics.rs` (panic messages of a server).
 
-use crate::Exit;
-use crate::clients::ClientLimits;
+pub mod clients;
+mod panics;
+mod users;
+
 use crate::context::Context;
-use crate::exit::failure;
-use crate::password;
-use crate::screen::{self, Output};
-use crate::sizes::{self, Bytes};
-use crate::users::Users;
-use crate::{log, panics, stop};
+use crate::jobs::stop;
+use crate::remote::password;
+use crate::terminal::exit::Exit;
+use crate::terminal::exit::failure;
+use crate::terminal::log;
+use crate::terminal::screen::{self, Output};
+use crate::values::sizes::{self, Bytes};
 use alluvium::Durability;
 use alluvium_server::{
     CacheMemory, CacheServer, DatagramOptions, Exposure, KeyLayout, Policy, Server, ServerOptions, Tls,
 };
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
+use clients::ClientLimits;
 use serde_json::json;
+use users::Users;
 
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};

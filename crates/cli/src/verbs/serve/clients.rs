@@ -1,7 +1,7 @@
 //! Limits for clients of a server, as flags of `serve`.
 
-use crate::exit::{Exit, failure};
-use crate::sizes::{self, Bytes};
+use crate::terminal::exit::{Exit, failure};
+use crate::values::sizes::{self, Bytes};
 use alluvium_server::{Limits, ServerOptions};
 use anyhow::Result;
 use clap::Args;

@@ -1,6 +1,6 @@
 //! Bytes on the command line and in output: unencoded, in hexadecimal, or in base 64.
 
-use crate::exit::{Exit, failure};
+use crate::terminal::exit::{Exit, failure};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,6 +1,6 @@
 //! A tier on the command line: a path with an optional limit.
 
-use crate::sizes;
+use super::sizes;
 use std::path::PathBuf;
 
 /// A further directory of a store.

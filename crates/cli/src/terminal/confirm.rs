@@ -1,6 +1,6 @@
 //! Confirmation of irreversible operations.
 
-use crate::exit::{Exit, failure};
+use super::exit::{Exit, failure};
 use anyhow::Result;
 use clap::Args;
 use std::io::{self, BufRead, IsTerminal, Write};

@@ -1,12 +1,21 @@
 //! `stats`: prints the content and the resource usage of the store.
+//!
+//! *Knows*: the groups of figures and their form.
+//!
+//! *Does not know*: where the figures come from: the store, or a server elsewhere.
+//!
+//! *Read in this order*: this file, `forecast.rs` (predictions next to measurements), `watch.rs`
+//! (`--watch`).
 
-use super::{forecast, watch};
-use crate::Exit;
+mod forecast;
+mod watch;
+
 use crate::context::Context;
 use crate::import::PROGRESS;
 use crate::remote::{Elsewhere, Remote};
-use crate::screen::{BOLD, Output};
-use crate::sizes::{count, human};
+use crate::terminal::exit::Exit;
+use crate::terminal::screen::{BOLD, Output};
+use crate::values::sizes::{count, human};
 use alluvium_server::control::Request;
 use anyhow::Result;
 use clap::Args;

@@ -2,8 +2,8 @@
 //! ends the process at once. A job that may block ends by itself if it does not reach such a point
 //! in time.
 
-use crate::Exit;
-use crate::screen;
+use crate::terminal::exit::Exit;
+use crate::terminal::screen;
 use alluvium::Progress;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;

@@ -1,10 +1,10 @@
 //! Keys of Redis clients in readable form: types, elements, expiry.
 
-use crate::bytes::{self, Encoding};
-use crate::exit::{Exit, failure};
+use super::Elements;
 use crate::formats::{Format, WriteRows};
-use crate::screen::{DIM, KEY, Output};
-use crate::store::Elements;
+use crate::terminal::exit::{Exit, failure};
+use crate::terminal::screen::{DIM, KEY, Output};
+use crate::values::bytes::{self, Encoding};
 use alluvium_server::control::{RedisKey, RedisKind};
 use anyhow::Result;
 use base64::Engine as _;

@@ -1,8 +1,8 @@
 //! Sorting with several threads: one reads and fills chunks, others sort and write them; then one
 //! merges, and another writes the output.
 
-use crate::exit::{Exit, failure};
-use crate::stop;
+use super::stop;
+use crate::terminal::exit::{Exit, failure};
 use alluvium_storage::sort::{Chunk, Error as SortError, Merge, Passes, Pushed, Spool, Spooled};
 use anyhow::{Context as _, Result, anyhow};
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! Exit codes and error messages.
 
-use crate::screen;
+use super::screen;
 use alluvium::{Error, ErrorKind};
 use std::fmt;
 use std::io;

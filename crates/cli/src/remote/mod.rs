@@ -1,7 +1,14 @@
 //! A client of a server's web page, which requests figures.
+//!
+//! *Knows*: the address of a server, requests over HTTP, users and passwords.
+//!
+//! *Does not know*: what the figures mean.
+//!
+//! *Read in this order*: this file, then `password.rs` (where a password comes from).
 
-use crate::exit::{Exit, failure};
-use crate::password;
+pub(crate) mod password;
+
+use crate::terminal::exit::{Exit, failure};
 use anyhow::{Context as _, Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
