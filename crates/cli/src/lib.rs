@@ -8,9 +8,9 @@
 //!
 //! *Read in this order*: `arguments.rs` (the verbs), `context.rs` (opening a store), `store/` (the
 //! store of a verb, whichever process has it open), `terminal/` (output, confirmation, exit codes),
-//! `values/` (bytes, sizes, ranges, tiers), `jobs/` (progress and interruption of long jobs, threads
-//! that sort), `remote/` (figures of a remote server), `kit.rs` (exports for other programs), then
-//! `verbs/`, a file for each; `formats/` and `import/` for bulk data.
+//! `values/` (bytes, sizes, ranges, tiers), `jobs/` (progress and interruption of long jobs,
+//! threads that sort), `remote/` (figures of a remote server), `kit.rs` (exports for other
+//! programs), then `verbs/`, a file for each; `formats/` and `import/` for bulk data.
 //!
 //! Invariants:
 //!

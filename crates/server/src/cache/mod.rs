@@ -2,8 +2,8 @@
 //!
 //! *Knows*: the state shared by all connections, the layout of an item in memory.
 //!
-//! *Does not know*: commands (`redis/cached/`, `memcached/cached/`), start and
-//! shutdown of the server (`server/cache.rs`), the disk.
+//! *Does not know*: commands (`redis/cached/`, `protocol/memcached/cached/`), start and shutdown of
+//! the server (`server/cache.rs`), the disk.
 //!
 //! *Read in this order*: `content.rs` (items and their locks), `item.rs` (the header of a value).
 //!

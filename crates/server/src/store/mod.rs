@@ -6,13 +6,13 @@
 //! *Does not know*: protocols, connections, replies.
 //!
 //! *Read in this order*: `transaction.rs` (reads and writes of commands), `entries.rs` (typed keys
-//! on top of it), `kept.rs` (decoded records in pipelines), `scan.rs` (walks), `cursors.rs` (their cursors), `model/`
-//! (the encoding of data types in keys), `layout.rs`,
-//! `records.rs`, `own_records.rs` and `walking.rs` (unordered records), `locks.rs`, `databases.rs`
-//! (SWAPDB), `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections
-//! larger than a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands),
-//! `marks.rs` (keys that may have collections), `upgrade.rs` (stores of earlier versions),
-//! `clock.rs`, `idle.rs`, `reaper.rs` with `expiring.rs`.
+//! on top of it), `kept.rs` (decoded records in pipelines), `scan.rs` (walks), `cursors.rs` (their
+//! cursors), `model/` (the encoding of data types in keys), `layout.rs`, `records.rs`,
+//! `own_records.rs` and `walking.rs` (unordered records), `locks.rs`, `databases.rs` (SWAPDB),
+//! `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections larger
+//! than a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs`
+//! (keys that may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`,
+//! `idle.rs`, `reaper.rs` with `expiring.rs`.
 //!
 //! Invariants:
 //!

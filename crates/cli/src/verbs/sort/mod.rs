@@ -3,7 +3,7 @@
 //! *Knows*: the command line, the input and the output.
 //!
 //! *Does not know*: how runs are written and merged; that is left to the sorter in the crate
-//! `storage`. The division into threads is in `sorting.rs`.
+//! `storage`. The division into threads is in `jobs/sorting.rs`.
 //!
 //! *Read in this order*: this file, `feed.rs` (from bytes to chunks).
 

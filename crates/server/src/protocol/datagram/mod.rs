@@ -4,7 +4,7 @@
 //! *Knows*: the format of datagrams, ports and their threads, retransmission and the detection of
 //! duplicates.
 //!
-//! *Does not know*: streams, sessions; the layout of items in memory (`crate::cached`).
+//! *Does not know*: streams, sessions; the layout of items in memory (`crate::cache`).
 //!
 //! *Read in this order*: `format.rs`, `frames.rs`, `port.rs` (execution of a datagram),
 //! `repeats.rs` (duplicates), `direct.rs` (routing to the owning port), `server.rs` (sockets and

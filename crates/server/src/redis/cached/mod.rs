@@ -2,7 +2,7 @@
 //!
 //! *Knows*: the supported commands, their locks, the batched lookup of GETs.
 //!
-//! *Does not know*: sockets; the layout of an item in memory (`crate::cached`).
+//! *Does not know*: sockets; the layout of an item in memory (`crate::cache`).
 //!
 //! *Read in this order*: `commands.rs`, `session.rs` (one connection), `texts.rs` (strings in the
 //! cache), `connection.rs`, `server.rs`, `info.rs`.

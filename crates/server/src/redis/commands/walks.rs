@@ -3,7 +3,7 @@
 //! Both use an order that concurrent writes do not change, so every element that exists throughout
 //! is returned: keys in byte order, or by hash if they are hashed; elements by hash. The cursor of
 //! an element walk is the hash to continue at. The cursor of a key walk is a number that denotes a
-//! key (`cursors.rs`).
+//! key (`store/cursors.rs`).
 
 use crate::access::glob;
 use crate::error::Failure;

@@ -2,7 +2,7 @@
 //!
 //! *Knows*: which requests are executed together, and how.
 //!
-//! *Does not know*: sockets; the layout of an item in memory (`crate::cached`).
+//! *Does not know*: sockets; the layout of an item in memory (`crate::cache`).
 //!
 //! *Read in this order*: this file, `items.rs` (access of commands to items), `login.rs`,
 //! `stats.rs`.

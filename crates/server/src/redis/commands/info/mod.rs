@@ -2,8 +2,8 @@
 //!
 //! *Knows*: the sections and the names of their fields.
 //!
-//! *Does not know*: how anything is counted; that is left to `tally.rs`, `sampler.rs` and the
-//! store.
+//! *Does not know*: how anything is counted; that is left to `observe/command_stats.rs`,
+//! `observe/sampler.rs` and the store.
 //!
 //! *Read in this order*: this file, `server.rs`, `stats.rs`, `commands.rs`, `keyspace.rs`,
 //! `forecast.rs`.
