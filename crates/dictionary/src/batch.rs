@@ -4,13 +4,17 @@ use crate::values::ValuePointer;
 use std::ops::Range;
 
 /// A batch is full at this many bytes of keys and values.
+/// Tuning: `64 << 10` since 2026-11-22.
 const ENOUGH: usize = 64 << 10;
 /// The same limit for a batch with values that are not loaded yet. It is larger because the wait
 /// for the device is shared by all values that are read together.
+/// Tuning: `256 << 10` since 2026-11-24.
 const ENOUGH_APART: usize = 256 << 10;
 /// Values longer than this are moved instead of copied, and end their batch.
+/// Tuning: `16 << 10` since 2026-11-22.
 const LONG: usize = 16 << 10;
 /// Longest value returned by a scan that omits long values.
+/// Tuning: `1 << 10` since 2026-11-28.
 pub const SHORT: usize = 1 << 10;
 
 /// How a scan returns values longer than [`SHORT`].
@@ -37,7 +41,10 @@ impl LongValues {
 
 /// Limits of a batch when memory is scarce: the maximum number of records, and the bytes per record
 /// after which the batch is full.
+/// Tuning: `8` since 2026-11-25.
 pub const FEW: usize = 8;
+/// Bytes per record after which such a batch is full.
+/// Tuning: `64` since 2026-11-25.
 const LITTLE: usize = 64;
 // A batch with values to be loaded may have more bytes than one without.
 const _: () = assert!(ENOUGH <= ENOUGH_APART && LONG <= ENOUGH);

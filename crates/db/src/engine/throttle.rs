@@ -15,13 +15,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Poll interval of a blocked writer. It is also woken when a memtable is flushed.
+/// Tuning: `Duration::from_millis(2)` since 2026-11-22.
 const NAP: Duration = Duration::from_millis(2);
 
 /// Maximum number of naps in which a delete waits for space on a full disk before it is refused,
 /// and any write while another tier has space: five seconds.
+/// Tuning: `2500` since 2026-11-22.
 pub(super) const FULL_TURNS: u32 = 2500;
 
 /// Number of naps after which a writer that waits for space looks for some itself.
+/// Tuning: `16` since 2026-11-27.
 const LOOK_TURNS: u32 = 16;
 
 /// The pressure state of the store: full disks, delays and waiting threads.
@@ -63,6 +66,7 @@ struct Told {
 
 /// Minimum interval between messages about a full disk: space comes and goes while the background
 /// frees some.
+/// Tuning: `Duration::from_secs(30)` since 2026-11-27.
 const TOLD_AGAIN: Duration = Duration::from_secs(30);
 
 /// A sum accumulated by many threads until one of them finds it large enough and takes it. Each

@@ -8,6 +8,8 @@ use alluvium_filters::{Bits, Bloom, Word};
 
 /// Bytes of the memtable per byte of its filter: about 20 bits per key with values of a hundred
 /// bytes.
+/// Tuning: `128` since 2026-11-23; GET right after SET, relative to Redis: 0.58 to 1.29, together
+/// with another change; a put takes 2 % more instructions.
 const BYTES_PER_BYTE: usize = 128;
 
 /// A filter with concurrent insertions and queries.

@@ -12,7 +12,11 @@ pub(super) struct Ghosts {
     tags: Box<[AtomicU32]>,
 }
 
+/// Minimum number of hashes of evicted nodes that are remembered.
+/// Tuning: `64` since 2026-11-22.
 const LEAST: usize = 64;
+/// Maximum number of such hashes.
+/// Tuning: `1 << 24` since 2026-11-22.
 const MOST: usize = 1 << 24;
 const _: () = assert!(LEAST.is_power_of_two() && MOST.is_power_of_two() && LEAST <= MOST);
 

@@ -4,6 +4,7 @@ use crate::NodePointer;
 use std::ops::Range;
 
 /// Maximum size in bytes of a read shared by several nodes.
+/// Tuning: `256 << 10` since 2026-11-22.
 const MAX_SHARED: u64 = 256 << 10;
 
 /// A read of one node or of several adjacent ones.

@@ -39,23 +39,31 @@ impl Access {
 }
 
 /// Maximum number of leaves that a cached cursor requests ahead.
+/// Tuning: `64` since 2026-11-23.
 const MAX_AHEAD: usize = 64;
 /// Number of leaves missing from the cache after which the cursor reads past the cache. If it
 /// expects as many, it does so from the first leaf.
+/// Tuning: `256` since 2026-11-23.
 const LONG: usize = 256;
 /// Number of misses after which the cursor reads past the cache if it expects at least [`LONG`]
 /// leaves but the cache had some of them.
+/// Tuning: `16` since 2026-11-23.
 const LACKING: usize = 16;
 /// Minimum read-ahead of a cursor that reads many leaves.
+/// Tuning: `4` since 2026-11-22.
 const MIN_AHEAD: usize = 4;
 /// A cursor that starts with at most this many leaves keeps them in the cache, like lookups.
+/// Tuning: `16` since 2026-11-23.
 const MAX_KEPT: usize = 16;
 /// Maximum size of one read past the cache.
+/// Tuning: `256 * KIB` since 2026-11-21.
 const WINDOW: u64 = 256 * KIB;
 /// Size of a scan's first read past the cache, for which its caller waits. Each following read may
 /// be twice as long.
+/// Tuning: `32 * KIB` since 2026-11-23.
 const FIRST_WINDOW: u64 = 32 * KIB;
 /// Maximum number of unwanted bytes between two leaves that are read in order to merge two reads.
+/// Tuning: `16 * KIB` since 2026-11-21.
 const MAX_GAP: u64 = 16 * KIB;
 const _: () = assert!(
     MIN_AHEAD <= MAX_AHEAD && MAX_KEPT <= MAX_AHEAD,

@@ -82,6 +82,7 @@ impl RunOptions {
 }
 
 /// Minimum size of a compressed leaf in bytes; smaller leaves compress poorly.
+/// Tuning: `16 * KIB as usize` since 2026-11-21.
 const COMPRESSED_LEAF: usize = 16 * KIB as usize;
 
 /// Returns the number of pages of a leaf for records of `record` bytes, by the affine model

@@ -169,15 +169,18 @@ pub(super) fn is_crowded(shape: &Shape, depth: usize) -> bool {
 }
 
 /// Crowding in percent above which no compaction runs for space alone.
+/// Tuning: `75` since 2026-11-23.
 const BUSY_CROWDING: u64 = 75;
 const _: () = assert!(BUSY_CROWDING <= 100 && STALE_PERCENT <= 100);
 
 /// Percentage of superseded versions from which a leaf is rewritten. It bounds their share to about
 /// a third. If overwrites are uniform, every new record causes two others to be rewritten.
+/// Tuning: `34` since 2026-11-21.
 pub(super) const STALE_PERCENT: u64 = 34;
 
 /// Approximate number of a new run's keys that are looked up in the receiving leaf, to estimate how
 /// many of them the leaf already holds.
+/// Tuning: `256` since 2026-11-23.
 pub(super) const SAMPLE: u64 = 256;
 
 /// Returns how many of a leaf's own parts, given oldest first as (runs, bytes), are merged into one
@@ -267,6 +270,7 @@ pub(super) fn adopts(shape: &Shape, overlaps: bool, bytes: u64, runs: usize, own
 }
 
 /// Maximum number of a pivot's own runs that may lie side by side, per child of the fan-out.
+/// Tuning: `8` since 2026-11-23.
 const MOST_SIDE_BY_SIDE: usize = 8;
 
 /// Selects the newest maplets of a pivot that are merged with a new run's fingerprints. `runs`
@@ -296,9 +300,11 @@ pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> 
 }
 
 /// Number of maplets of one size that are merged into one.
+/// Tuning: `4` since 2026-11-21.
 const TIER: usize = 4;
 const _: () = assert!(TIER >= 2 && MOST_RUNS_OF_A_MAPLET >= TIER);
 /// Maximum number of runs in a single maplet.
+/// Tuning: `64` since 2026-11-21.
 pub(super) const MOST_RUNS_OF_A_MAPLET: usize = 64;
 
 /// Returns whether two neighbouring nodes are merged into one.

@@ -3,9 +3,11 @@
 use super::table::pick;
 
 /// Ghosts per bucket.
+/// Tuning: `8` since 2026-11-22.
 const GHOSTS: usize = 8;
 
 /// Bytes per ghost.
+/// Tuning: `size_of::<u32>()` since 2026-11-22.
 pub(super) const GHOST_BYTES: usize = size_of::<u32>();
 
 /// Buckets of ghosts, newest first. A new ghost pushes out the oldest of its bucket.

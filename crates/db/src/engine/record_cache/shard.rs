@@ -7,31 +7,45 @@ use super::table::{MOST_HEAT, SLOT_BYTES, Table};
 use alluvium_base::checksum;
 
 /// A shard with a smaller budget keeps nothing.
+/// Tuning: `4 << 10` since 2026-11-22.
 const LEAST_BYTES: usize = 4 << 10;
 
 /// Planned load of the table when the ring is full, in percent.
+/// Tuning: `65` since 2026-11-22.
 const LOAD_PERCENT: usize = 65;
 
 /// A table with a higher load is replaced by a larger one; a table with a lower load, although the
 /// ring is full, by a smaller one.
+/// Tuning: `80` since 2026-11-22.
 const MOST_LOAD_PERCENT: usize = 80;
+/// A table with a lower load, although the ring is full, is replaced by a smaller one.
+/// Tuning: `25` since 2026-11-22.
 const LEAST_LOAD_PERCENT: usize = 25;
 
 /// Assumed ring bytes per record while the mean is unknown.
+/// Tuning: `128` since 2026-11-22.
 const FIRST_RECORD_BYTES: usize = 128;
 
 /// One of this many flushed keys is kept as a sample, to learn how soon such keys are read. All are
 /// sampled under the model checker.
+/// Tuning: `if cfg!(alluvium_model_check) { 1 } else { 16 }` since 2026-11-22.
 const SAMPLED: u64 = if cfg!(alluvium_model_check) { 1 } else { 16 };
 /// When this percentage of samples is used, all keys are kept. Fewer than [`LEAST_SAMPLES`] samples
 /// are not significant; beyond [`MOST_SAMPLES`] older samples count half.
+/// Tuning: `25` since 2026-11-22.
 const WORTH_PERCENT: u32 = 25;
+/// Minimum number of samples for a decision.
+/// Tuning: `16` since 2026-11-22.
 const LEAST_SAMPLES: u32 = 16;
+/// Beyond this number, older samples count half.
+/// Tuning: `256` since 2026-11-22.
 const MOST_SAMPLES: u32 = 256;
 /// Longer values are not kept before they are read.
+/// Tuning: `1 << 10` since 2026-11-22.
 const LONGEST_FRESH: usize = 1 << 10;
 
 /// Limit of used records moved behind the others before one is evicted.
+/// Tuning: `32` since 2026-11-22.
 const MOST_AGAIN: usize = 32;
 
 const _: () = assert!(LEAST_LOAD_PERCENT < LOAD_PERCENT && LOAD_PERCENT < MOST_LOAD_PERCENT);

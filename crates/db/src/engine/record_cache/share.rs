@@ -26,42 +26,58 @@ pub(crate) struct View {
 }
 
 /// Minimum number of lookups, or of device reads by scans, for a significant sample.
+/// Tuning: `10_000` since 2026-11-22.
 const ENOUGH: u64 = 10_000;
 
 /// From this many device reads of scans per lookup on, the record cache is of no use.
+/// Tuning: `10` since 2026-11-22.
 const SCANS_PREVAIL: u64 = 10;
 
 /// Bounds of the record cache's share, in percent.
+/// Tuning: `4` since 2026-11-22.
 const LEAST_PERCENT: u64 = 4;
+/// Upper bound of the record cache's share of the memory, in percent.
+/// Tuning: `75` since 2026-11-22.
 const MOST_PERCENT: u64 = 75;
 
 /// A step moves 1/`STEPS` of both budgets.
+/// Tuning: `32` since 2026-11-22.
 const STEPS: u64 = 32;
 
 /// If more than 4 % of lookups miss an index or maplet page, memory moves to the page cache: no
 /// lookup should need such a read. Between 2 % and 4 % the page cache keeps its memory
 /// (hysteresis).
+/// Tuning: `4` since 2026-11-24.
 const STARVING_PERCENT: u64 = 4;
+/// From this miss rate on, in percent, the page cache keeps its memory (hysteresis).
+/// Tuning: `2` since 2026-11-24.
 const HUNGRY_PERCENT: u64 = 2;
 
 /// Consecutive samples above the threshold before memory moves. One sample may mislead: the output
 /// of a compaction exists alongside its input for a while, a reduced cache soon rereads the pages
 /// that it lost, and the caches are empty after opening.
+/// Tuning: `3` since 2026-11-24.
 const PATIENCE: u32 = 3;
 
 /// Steps are twice as long if a byte for records is worth this percentage of a byte for pages, or
 /// if [`STARVED_PERCENT`] of lookups miss index or maplet pages.
+/// Tuning: `300` since 2026-11-24.
 const FAR_PERCENT: u128 = 300;
+/// Steps are twice as long if this percentage of lookups miss an index or maplet page.
+/// Tuning: `20` since 2026-11-24.
 const STARVED_PERCENT: u64 = 20;
 
 /// A step moves 1/`LARGE_STEPS` of both budgets when the page cache has memory to spare.
+/// Tuning: `8` since 2026-11-23.
 const LARGE_STEPS: u64 = 8;
 
 /// Useful size of the page cache, in percent of the data: obsolete pages that are not yet dropped
 /// occupy some of it.
+/// Tuning: `150` since 2026-11-23.
 const PAGES_OF_DATA_PERCENT: u64 = 150;
 
 /// A byte must be worth this percentage of a byte in the other cache to be moved.
+/// Tuning: `125` since 2026-11-24.
 const MARGIN_PERCENT: u128 = 125;
 
 /// Returns whether the sample is significant.
@@ -93,6 +109,7 @@ pub(crate) struct Trend {
 }
 
 /// Number of samples for which a lower bound holds: about a minute.
+/// Tuning: `60` since 2026-11-22.
 const LOOKS: u32 = 60;
 
 impl Trend {

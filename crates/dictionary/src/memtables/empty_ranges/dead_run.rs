@@ -6,15 +6,20 @@ use crate::merge::Direction;
 use crate::range::KeyRange;
 
 /// Number of consecutive keys without a value after which a scan looks for a range to skip.
+/// Tuning: `4` since 2026-11-28.
 const PATIENCE: u32 = 4;
 /// Number of keys after a skipped range for each of which the scan looks again, because between two
 /// ranges there is usually one key that had a value.
+/// Tuning: `2` since 2026-11-28.
 const BETWEEN: u32 = 2;
 /// Minimum number of consecutive keys without a value for which a scan records a range.
+/// Tuning: `64` since 2026-11-28.
 const NOTED: u32 = 64;
 /// The same next to a recorded range, which is then extended.
+/// Tuning: `16` since 2026-11-28.
 const NOTED_BESIDE: u32 = 16;
 /// Number of ranges skipped in a row after which a scan records them as one.
+/// Tuning: `8` since 2026-11-28.
 const JOINED: u32 = 8;
 const _: () = assert!(PATIENCE <= NOTED_BESIDE && NOTED_BESIDE <= NOTED);
 

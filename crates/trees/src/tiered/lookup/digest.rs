@@ -11,12 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Minimum number of groups in the root; with fewer, a digest saves little.
+/// Tuning: `4` since 2026-11-22.
 const LEAST_GROUPS: usize = 4;
 /// The filter is built once lookups have probed `entries / ENTRIES_PER_QUESTION` maplets without
 /// it. Probing a maplet costs three to four times as much as adding an entry.
+/// Tuning: `4` since 2026-11-22; probing a maplet costs three to four times as much as adding an
+/// entry.
 const ENTRIES_PER_QUESTION: u64 = 4;
 /// The digest may occupy at most one part in this many of a memtable's size: with tiny records it
 /// would cost more memory than it is worth.
+/// Tuning: `2` since 2026-11-22.
 const MEMTABLE_PART: u64 = 2;
 
 /// A digest under construction. Dropping it unfinished has no effect.

@@ -21,21 +21,27 @@ use std::sync::Arc;
 
 /// Number of consecutive deleted keys after which a scan looks for the end of the range delete that
 /// covers them.
+/// Tuning: `4` since 2026-11-21.
 const PATIENCE: u32 = 4;
 /// Number of consecutive deleted keys after which a scan requests a compaction of the range.
+/// Tuning: `512` since 2026-11-21.
 const WADING: u32 = 512;
 /// Maximum number of records that are decided ahead of the caller.
+/// Tuning: `128` since 2026-11-23.
 const MAX_AHEAD: usize = 128;
 /// Upper bound of the margin that is added to the average length for a scan of unknown length. The
 /// margin is the average length itself, up to this many records: one page too many costs a
 /// thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM, 2021), but
 /// many pages do cost.
+/// Tuning: `128` since 2026-11-23; the affine model: one page too many costs a thirtieth of a read.
 const LONGER: usize = 128;
 /// Number of further records expected from a scan that has reached [`LONG_SCAN`], or if nearly all
 /// scans are that long.
+/// Tuning: `8 * LONG_SCAN` since 2026-11-23.
 const NO_END: usize = 8 * LONG_SCAN;
 /// Number of deleted keys after which a scan releases its resources, and seeks to its position
 /// again.
+/// Tuning: `4096` since 2026-11-22.
 const BREATH: u32 = 4096;
 const _: () = assert!(
     PATIENCE < WADING && WADING < BREATH,

@@ -8,12 +8,17 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Added to the score for an absent key. A found key subtracts one.
+/// Tuning: `32` since 2026-11-25; not isolated; without any such probes: uniform reads 61.0 and
+/// 68.4 -> 67.5 and 74.6 k/s.
 const ABSENT: u32 = 32;
 /// Absent keys are common from this score on.
+/// Tuning: `1024` since 2026-11-25.
 const COMMON: u32 = 1024;
 /// Upper bound of the score, so that it falls quickly when lookups of absent keys stop.
+/// Tuning: `4096` since 2026-11-25.
 const MOST: u32 = 4096;
 /// Sampling interval: one in this many lookups of existing keys is counted.
+/// Tuning: `8` since 2026-11-25.
 const SAMPLE: u32 = 8;
 const _: () = assert!(SAMPLE.is_power_of_two() && ABSENT > SAMPLE && COMMON < MOST);
 

@@ -33,10 +33,15 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Filter bits per key of capacity.
+/// Tuning: `10` since 2026-11-22; a get of the short window fell from 12.1 to 9.0 µs with the
+/// filter; its own effect was not measured.
 const BITS_PER_KEY: u64 = 10;
 
 /// Capacity as a multiple of the number of keys at construction.
+/// Tuning: `2` since 2026-11-22.
 const ROOM: u64 = 2;
+/// Minimum capacity of the filter, in entries.
+/// Tuning: `1 << 10` since 2026-11-22.
 const LEAST_ROOM: u64 = 1 << 10;
 const _: () = assert!(ROOM > 1 && LEAST_ROOM > 0, "a digest has space for keys to come");
 
