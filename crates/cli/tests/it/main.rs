@@ -17,6 +17,7 @@ mod keyspaces;
 mod managed;
 mod probe;
 mod read_only;
+mod readme;
 mod resume;
 mod serve;
 mod sorting;
