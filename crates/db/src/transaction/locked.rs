@@ -6,7 +6,6 @@
 //! iterator that stops early locks little, and a long scan needs few locks.
 
 use super::Transaction;
-use super::walk::behind;
 use crate::error::Result;
 use crate::keyspace::Keyspace;
 use crate::locking::fault::{Fault, is_planted};
@@ -14,6 +13,7 @@ use crate::locking::lock_manager::Mode;
 use crate::read::iter::Iter;
 use crate::read::pin::Pinned;
 use crate::read::value::Value;
+use crate::schema::catalog::Definition;
 use crate::schema::format;
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::range::KeyRange;
@@ -165,4 +165,11 @@ impl DoubleEndedIterator for LockedWalk<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.step(End::Back)
     }
+}
+
+/// Returns the immediate successor of a user key, as a tree key.
+fn behind(key: &[u8], definition: &Definition) -> Box<[u8]> {
+    let mut behind = format::tree_key(&definition.prefix, key);
+    behind.push(0);
+    behind.to_vec().into()
 }

@@ -9,8 +9,6 @@ use crate::locking::fault::{Fault, is_planted};
 use crate::read::iter::{self, Iter};
 use crate::read::pin::Pinned;
 use crate::read::value::Value;
-use crate::schema::catalog::Definition;
-use crate::schema::format;
 use crate::transaction::write_set::{BaseWalk, Overlay, Own, slices};
 use alluvium_dictionary::range::KeyRange;
 use std::fmt;
@@ -281,11 +279,4 @@ impl DoubleEndedIterator for TransactionIter<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.step(End::Back)
     }
-}
-
-/// Returns the immediate successor of a user key, as a tree key.
-pub(super) fn behind(key: &[u8], definition: &Definition) -> Box<[u8]> {
-    let mut behind = format::tree_key(&definition.prefix, key);
-    behind.push(0);
-    behind.to_vec().into()
 }

@@ -1,34 +1,11 @@
 //! The statistics as a list, for exporters, and as a table, for people.
 
 use super::Stats;
-use super::register::{self, FigureRow};
+use super::register::{self, FigureRow, Nature, Unit};
 use super::tiers::TierStats;
 use alluvium_base::Purpose;
 use alluvium_storage::CopyStats;
 use std::fmt;
-
-/// Unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Unit {
-    /// A plain count.
-    Count,
-    /// Bytes.
-    Bytes,
-    /// Nanoseconds.
-    Nanoseconds,
-    /// A quotient of two numbers.
-    Ratio,
-}
-
-/// Whether a figure only grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Nature {
-    /// Accumulated since the store was opened.
-    Counter,
-    /// A current value.
-    Gauge,
-}
 
 /// One number of [`Stats`].
 #[derive(Clone, Debug, PartialEq)]

@@ -19,7 +19,8 @@ mod register;
 mod tier_outline;
 mod tiers;
 
-pub use list::{Figure, Nature, Unit};
+pub use list::Figure;
+pub use register::{Nature, Unit};
 pub use tier_outline::{TierOutline, TierRun};
 pub use tiers::TierStats;
 

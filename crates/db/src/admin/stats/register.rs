@@ -3,7 +3,30 @@
 //! `Stats::list`, the recorder of the `metrics` crate and the server's metrics all use the
 //! register, so a new row appears in all of them.
 
-use super::{Nature, Stats, Unit};
+use super::Stats;
+
+/// Unit of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unit {
+    /// A plain count.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// A quotient of two numbers.
+    Ratio,
+}
+
+/// Whether a figure only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Nature {
+    /// Accumulated since the store was opened.
+    Counter,
+    /// A current value.
+    Gauge,
+}
 
 /// A row of the register.
 pub(super) struct FigureRow {
