@@ -7,9 +7,10 @@
 //! *Does not know*: sockets, protocols, the location of the file of users. Names and classes of
 //! commands belong to the catalog (`redis/catalog.rs`).
 //!
-//! *Read in this order*: `users.rs` (all users), `user.rs` (one user, as its connections see it),
-//! `rules.rs` and `selector.rs` (the meaning of the words in a rule), `denied.rs` (ACL LOG),
-//! `delays.rs` and `clock.rs` (wrong passwords), `glob.rs` (patterns of names).
+//! *Read in this order*: `user_file.rs` (their storage), `users.rs` (all users), `user.rs` (one
+//! user, as its connections see it), `rules.rs` and `selector.rs` (the meaning of the words in a
+//! rule), `denied.rs` (ACL LOG), `delays.rs` and `clock.rs` (wrong passwords), `glob.rs` (patterns
+//! of names).
 //!
 //! Invariants:
 //!
@@ -27,6 +28,7 @@ pub(crate) mod glob;
 mod rules;
 mod selector;
 mod user;
+mod user_file;
 mod users;
 
 pub use clock::Clock;
@@ -37,5 +39,5 @@ pub(crate) use denied::{Context, Denial, Reason};
 pub(crate) use rules::hex;
 pub(crate) use selector::{Denied, Selector};
 pub(crate) use user::User;
-pub use users::UserFile;
+pub use user_file::UserFile;
 pub(crate) use users::{Access, Login, describe};

@@ -5,34 +5,16 @@ use super::denied::DenialLog;
 use super::rules::{BadWord, Rules, Wrong};
 use super::selector::has_spaces;
 use super::user::User;
+use super::user_file::UserFile;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::{fmt, io};
 
 /// Longest name of a user in bytes.
 const LONGEST_NAME: usize = 512;
 
 /// The user of connections that have not authenticated.
 const DEFAULT: &str = "default";
-
-/// Storage for users, in the syntax of Redis' ACL files.
-pub trait UserFile: fmt::Debug + Send + Sync {
-    /// Describes its location, for error messages.
-    fn place(&self) -> String;
-
-    /// Reads the whole file.
-    ///
-    /// # Errors
-    /// I/O errors.
-    fn read(&self) -> io::Result<Vec<u8>>;
-
-    /// Replaces the whole file atomically: after a failure it holds either the old or the new text.
-    ///
-    /// # Errors
-    /// I/O errors.
-    fn write(&self, text: &[u8]) -> io::Result<()>;
-}
 
 /// The result of an authentication.
 pub(crate) enum Login {

@@ -2,8 +2,8 @@
 //! has open.
 
 use super::format::{self, GREETING, Part};
+use super::request::Hear;
 use super::request::{Error, Kind, Reply, Request, Result};
-use super::session::Hear;
 use super::socket;
 use std::fmt;
 use std::io::{self, Read, Write};

@@ -3,9 +3,8 @@
 use super::claims::Claims;
 use super::format::{self, GREETING, Part};
 use super::request::{Error, Kind, Request};
-use super::session::{Counts, Session};
+use super::session::{About, Session};
 use super::socket::{self, Listening};
-use crate::store::Store;
 use alluvium::{Db, ErrorKind};
 use parking_lot::{Condvar, Mutex};
 use rustix::net::Shutdown;
@@ -29,13 +28,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Time for operations to finish when the process stops managing. Backups and checks end at the
 /// latest when the store is closed.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Information that a server adds to that of the store.
-#[derive(Clone)]
-pub(crate) struct About {
-    pub(crate) store: Arc<Store>,
-    pub(crate) counts: Counts,
-}
 
 /// Lets other processes of the same user manage a store while this process has it open. Dropping it
 /// ends that.

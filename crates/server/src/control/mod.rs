@@ -8,9 +8,9 @@
 //!
 //! *Read in this order*: `request.rs` (requests and replies), `session.rs` (their execution, in any
 //! process that has the store open), `transact.rs` (the transaction of a session), `claims.rs`
-//! (names owned by one connection), `redis.rs` (keys of Redis clients), `report.rs`, `held.rs` and
-//! `advised.rs` (JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (the location of the
-//! socket, who may connect) and `listen.rs` (its threads).
+//! (names owned by one connection), `redis.rs` (keys of Redis clients), `pairs.rs`, `report.rs`,
+//! `held.rs` and `advised.rs` (JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (the
+//! location of the socket, who may connect) and `listen.rs` (its threads).
 //!
 //! A program that embeds a store offers the same with [`Control::start`]:
 //!
@@ -47,6 +47,7 @@ mod client;
 pub mod format;
 pub(crate) mod held;
 mod listen;
+mod pairs;
 mod redis;
 mod report;
 mod request;
@@ -64,4 +65,4 @@ pub use request::{
 pub use session::{Session, is_of_server};
 pub use socket::SOCKET;
 
-pub(crate) use listen::About;
+pub(crate) use session::About;

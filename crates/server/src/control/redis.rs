@@ -1,7 +1,7 @@
 //! Keys of Redis clients: read from a snapshot, changed by commands under their locks.
 
-use super::request::{Direction, Error, Kind, Redis, RedisKey, RedisKind, Reply, Result, Scan, What};
-use super::session::{Hear, add};
+use super::pairs::add;
+use super::request::{Direction, Error, Hear, Kind, Redis, RedisKey, RedisKind, Reply, Result, Scan, What};
 use crate::error::Failure;
 use crate::options::KeyLayout;
 use crate::redis::{execute, score_text};

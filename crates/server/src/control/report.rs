@@ -1,23 +1,14 @@
 //! Reports as JSON: statistics of the store, the shape of its tree, results of a check.
 
 use super::advised;
+use super::request::compression;
 use crate::observe::{forecast, paged, tiers};
 use alluvium::{
-    CheckReport, Compression, Db, HashedStats, HourSeen, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
-    Underway,
+    CheckReport, Db, HashedStats, HourSeen, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
-
-/// Returns the name of a compression.
-pub(super) fn compression(of: Compression) -> &'static str {
-    match of {
-        Compression::None => "none",
-        Compression::Lz4 => "lz4",
-        Compression::Zstd => "zstd",
-    }
-}
 
 /// Returns all keyspaces with their options.
 pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {

@@ -333,12 +333,21 @@ pub struct NewKeyspace {
     pub structure: Option<String>,
 }
 
+/// Returns the name of a compression.
+pub(super) fn compression(of: Compression) -> &'static str {
+    match of {
+        Compression::None => "none",
+        Compression::Lz4 => "lz4",
+        Compression::Zstd => "zstd",
+    }
+}
+
 impl NewKeyspace {
     /// Returns the options, or `None` if the compression is unknown.
     pub(super) fn options(&self) -> Option<KeyspaceOptions> {
         let compression = [Compression::None, Compression::Lz4, Compression::Zstd]
             .into_iter()
-            .find(|&known| super::report::compression(known) == self.compression)?;
+            .find(|&known| compression(known) == self.compression)?;
         let mut options = KeyspaceOptions::new().compression(compression);
         options.value_threshold = self.value_threshold;
         options.merge_operator.clone_from(&self.merge_operator);
@@ -508,6 +517,9 @@ pub enum Kind {
 
 /// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Receives the parts of an answer. An error stops the operation if possible.
+pub(super) type Hear<'h> = dyn FnMut(Reply) -> Result<()> + 'h;
 
 /// The error of an operation.
 #[derive(Debug, thiserror::Error)]

@@ -1,16 +1,16 @@
 //! Execution of requests on a store that this process has open.
 
 use super::claims::{Claim, Claims};
-use super::listen::About;
+use super::pairs::{CHUNK, add, pairs, walk};
 use super::redis::Keys;
 use super::request::{
-    Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step,
-    TierChange, Unordered, What,
+    Change, Depth, Direction, Error, Hear, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step,
+    TierChange, Unordered,
 };
 use super::transact::Transacting;
 use super::{advised, held, report};
-use crate::store;
 use crate::store::model::format;
+use crate::store::{self, Store};
 use alluvium::{Db, Ingest, Keyspace, Progress, Structure, TierOptions, WriteBatch};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -19,10 +19,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-/// Approximate size of the keys and values in one reply, in bytes.
-const CHUNK: usize = 256 << 10;
 /// Interval of progress reports of a compaction.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -45,8 +43,15 @@ fn free(name: &str) -> Result<()> {
     Err(Error::told(Kind::Usage, text))
 }
 
-/// Receives the parts of an answer. An error stops the operation if possible.
-pub(super) type Hear<'h> = dyn FnMut(Reply) -> Result<()> + 'h;
+/// Information that a server adds to that of the store.
+#[derive(Clone)]
+pub(crate) struct About {
+    pub(crate) store: Arc<Store>,
+    pub(crate) counts: Counts,
+}
+
+/// Returns the counters of a server.
+pub(super) type Counts = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// Executes operations one after the other.
 pub struct Session {
@@ -468,79 +473,11 @@ impl Session {
     }
 }
 
-/// A pair of a walk over a keyspace.
-type Pair = alluvium::Result<(Vec<u8>, alluvium::Value)>;
-
-/// Sends the pairs of a walk to `hear` in order, in replies of limited size.
-pub(super) fn walk(
-    mut iter: impl DoubleEndedIterator<Item = Pair>,
-    scan: &Scan,
-    hear: &mut Hear<'_>,
-) -> Result<()> {
-    let next = || match scan.direction {
-        Direction::Forward => iter.next(),
-        Direction::Backward => iter.next_back(),
-    };
-    pairs(next, scan.limit, scan.what, hear)
-}
-
-/// Sends the pairs returned by `next` to `hear`, in replies of limited size.
-fn pairs(
-    mut next: impl FnMut() -> Option<Pair>,
-    limit: Option<u64>,
-    what: What,
-    hear: &mut Hear<'_>,
-) -> Result<()> {
-    let mut left = limit.unwrap_or(u64::MAX);
-    let (mut pairs, mut bytes) = (Vec::new(), 0);
-    while left > 0 {
-        let Some((key, value)) = next().transpose()? else {
-            break;
-        };
-        let value = match what {
-            What::Pairs => value.into_vec(),
-            What::Keys => Vec::new(),
-        };
-        left -= 1;
-        if bytes + key.len() + value.len() > CHUNK && !pairs.is_empty() {
-            hear(Reply::Pairs(std::mem::take(&mut pairs)))?;
-            bytes = 0;
-        }
-        bytes += key.len() + value.len() + 16;
-        pairs.push((key, value));
-    }
-    match pairs.is_empty() {
-        true => Ok(()),
-        false => hear(Reply::Pairs(pairs)),
-    }
-}
-
 fn no_ingest() -> Error {
     Error::told(
         Kind::Usage,
         "no load of sorted records was begun on this connection",
     )
-}
-
-/// Adds changes to a batch.
-pub(super) fn add(db: &Db, changes: &[Change], batch: &mut WriteBatch) -> alluvium::Result<()> {
-    let mut last: Option<(&str, Keyspace)> = None;
-    for change in changes {
-        let keyspace = match &last {
-            Some((name, keyspace)) if *name == change.keyspace => keyspace.clone(),
-            _ => db.existing_keyspace(&change.keyspace)?,
-        };
-        last = Some((&change.keyspace, keyspace.clone()));
-        let expires = change
-            .expires_in_ms
-            .and_then(|ms| SystemTime::now().checked_add(Duration::from_millis(ms)));
-        match (&change.value, expires) {
-            (Some(value), Some(expires)) => batch.put_until(&keyspace, &change.key, value, expires)?,
-            (Some(value), None) => batch.put(&keyspace, &change.key, value)?,
-            (None, _) => batch.delete(&keyspace, &change.key)?,
-        };
-    }
-    Ok(())
 }
 
 pub(super) fn json(value: &Value, hear: &mut Hear<'_>) -> Result<()> {
@@ -560,9 +497,6 @@ fn tell(progress: Progress, heard: &mut Result<()>, hear: &mut Hear<'_>) {
         });
     }
 }
-
-/// Returns the counters of a server.
-pub(super) type Counts = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// Refuses a relative path, because it would denote another location in another process.
 fn require_absolute(path: &Path) -> Result<()> {

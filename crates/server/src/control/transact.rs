@@ -1,10 +1,10 @@
 //! The transaction of a connection.
 
+use super::pairs::walk;
 use super::request::{
-    Acknowledged, Error, IsolationLevel, Kind, Mechanism, NewTransaction, ReadPurpose, Reply, Result, Scan,
-    Step,
+    Acknowledged, Error, Hear, IsolationLevel, Kind, Mechanism, NewTransaction, ReadPurpose, Reply, Result,
+    Scan, Step,
 };
-use super::session::{Hear, walk};
 use alluvium::{
     Concurrency, Db, Durability, Isolation, Keyspace, Savepoint, Transaction, TransactionOptions, Value,
 };

@@ -1,11 +1,11 @@
 //! Execution of a batch of commands: one read before them, one commit after them, with all locks
 //! held throughout.
 
-use super::commands::strings::AT_ONCE;
 use super::commands::watching;
 use super::elements;
 use super::session::{ReplyMode, Session};
 use super::table::{Action, Command};
+use super::texts::AT_ONCE;
 use crate::error::Failure;
 use crate::observe::slowlog::Slow;
 use crate::protocol::resp::{Args, Reply, Requests, Tail};

@@ -1,7 +1,9 @@
 //! Commands with subcommands, and the errors for unknown subcommands and wrong numbers of
 //! arguments.
 
+use crate::error::Failure;
 use crate::protocol::resp::Args;
+use std::borrow::Cow;
 
 /// The subcommands of a command with their arities, as in the command table.
 pub(super) type Subcommands = &'static [(&'static str, i32)];
@@ -129,4 +131,13 @@ pub(super) fn check(command: &str, args: Args<'_>) -> Result<(), String> {
         )),
         Some(_) => Ok(()),
     }
+}
+
+/// Returns the error for an unknown subcommand or a wrong number of arguments, as Redis words it.
+pub(super) fn unknown_subcommand(command: &str, args: Args<'_>) -> Failure {
+    Failure::Refused(Cow::Owned(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
+        String::from_utf8_lossy(args.at(1)),
+        command.to_ascii_uppercase(),
+    )))
 }

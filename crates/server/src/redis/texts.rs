@@ -1,9 +1,38 @@
 //! Access of commands to strings, in a store or in a cache.
 
-use super::commands::strings;
 use crate::error::Failure;
 use crate::store::model::{Entry, Text};
 use crate::store::{Store, Transaction, Working};
+
+/// Largest number of values read at once.
+pub(super) const AT_ONCE: usize = 64;
+
+/// Longest string in bytes.
+const MAX_TEXT: usize = alluvium::MAX_VALUE - 16;
+
+pub(super) fn fits(bytes: usize) -> Result<(), Failure> {
+    if bytes > MAX_TEXT {
+        return Err(Failure::say(
+            "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+        ));
+    }
+    Ok(())
+}
+
+/// Copies of a string in memory while a command extends it: the old value, the new value, the
+/// record, and the batch of the commit.
+const COPIES: usize = 4;
+
+/// Charges memory for a string that grows to this size, as a SET of the same string would.
+///
+/// # Errors
+/// The string would exceed the longest string or the memory of clients.
+pub(super) fn room_to_grow(store: &Store, bytes: usize) -> Result<Working<'_>, Failure> {
+    fits(bytes)?;
+    let mut working = Working::new(store);
+    working.add(bytes.saturating_mul(COPIES))?;
+    Ok(working)
+}
 
 /// Reads and writes strings. Keys may also hold other types.
 pub(crate) trait Texts {
@@ -58,7 +87,7 @@ impl<'s> Texts for Transaction<'s> {
     }
 
     fn at_once(&self) -> usize {
-        strings::AT_ONCE.min(self.store.sizes.most())
+        AT_ONCE.min(self.store.sizes.most())
     }
 
     fn entry(&mut self, key: &[u8]) -> Result<Option<Entry<'_>>, Failure> {
@@ -99,6 +128,6 @@ impl<'s> Texts for Transaction<'s> {
     }
 
     fn room_to_grow(from: &'s Store, bytes: usize) -> Result<Working<'s>, Failure> {
-        strings::room_to_grow(from, bytes)
+        room_to_grow(from, bytes)
     }
 }

@@ -1,6 +1,5 @@
 //! Access of requests in a run to items.
 
-use super::run::Access;
 use crate::error::Failure;
 use crate::store::model::format::{self, Item};
 use crate::store::{Mode, Store, Wanted, Working};
@@ -26,6 +25,17 @@ const ITEMS: u8 = 255;
 pub(super) const STALE: u8 = 1;
 /// A client was asked to renew it.
 pub(super) const CLAIMED: u8 = 2;
+
+/// The access of a request to an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Reads the item.
+    Reads,
+    /// Writes the item without reading it.
+    Overwrites,
+    /// Writes depending on the current item.
+    Changes,
+}
 
 /// An item that was read from the store or written by this run.
 #[derive(Debug)]

@@ -4,9 +4,8 @@ mod arithmetic;
 
 pub(super) use arithmetic::arithmetic;
 
-use super::items::{CLAIMED, Change, Items, Keeps, STALE};
+use super::items::{Access, CLAIMED, Change, Items, Keeps, STALE};
 use super::request::{Request, number};
-use super::run::Access;
 use super::text::{BAD_LINE, key};
 use crate::error::Failure;
 use crate::observe::item_counts::{Counts, count};

@@ -1,7 +1,8 @@
 //! Authentication and permissions of a client.
 
+use super::items::Access;
 use super::request::Request;
-use super::run::{self, Access};
+use super::run;
 use super::session::Session;
 use crate::access::{Context, Denial, Denied, Login, Reason, User};
 use crate::error::Failure;

@@ -1,6 +1,7 @@
 //! Splitting of a pipeline into runs of requests that are executed together, and the access of each
 //! request to items.
 
+use super::items::Access;
 use super::meta;
 use super::request::{self, Found, Request};
 use super::text::key;
@@ -108,17 +109,6 @@ fn is_of_items(command: &[u8]) -> bool {
             | b"ma"
             | b"me"
     )
-}
-
-/// The access of a request to an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Reads the item.
-    Reads,
-    /// Writes the item without reading it.
-    Overwrites,
-    /// Writes depending on the current item.
-    Changes,
 }
 
 /// Returns an upper bound of the bytes that requests write from their blocks.

@@ -4,7 +4,7 @@ mod refuse;
 
 use super::dump::{self, Dump};
 use super::execute::{check, execute, refuse};
-use super::items::{self, Key, StoredItems};
+use super::items::{self, Access, Key, StoredItems};
 use super::outcome::{Done, Executed, Ran};
 use super::permission::{Identified, Pause, Paused};
 use super::request::{self, Found, Request};
@@ -209,7 +209,7 @@ impl Session {
         for request in &requests[done.requests..] {
             run::accesses(request, is_careful, |key, access| {
                 StoredItems::lock(&mut wanted, key, access);
-                if access != run::Access::Overwrites && keys.len() < most_read {
+                if access != Access::Overwrites && keys.len() < most_read {
                     keys.push(Key::from_slice(key));
                 }
             });

@@ -7,7 +7,8 @@ use crate::error::Failure;
 use crate::net::Language;
 use crate::protocol::resp::{Args, Reply, Version};
 use crate::redis::commands::clients::line;
-use crate::redis::commands::connection::{Greeting, check_name, unknown_subcommand};
+use crate::redis::commands::connection::{Greeting, check_name};
+use crate::redis::subcommands::unknown_subcommand;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 

@@ -35,7 +35,7 @@ impl<'c> Texts for CachedTexts<'c> {
     }
 
     fn at_once(&self) -> usize {
-        crate::redis::commands::strings::AT_ONCE
+        crate::redis::texts::AT_ONCE
     }
 
     fn entry(&mut self, key: &[u8]) -> Result<Option<Entry<'_>>, Failure> {

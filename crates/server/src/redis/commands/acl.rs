@@ -1,6 +1,5 @@
 //! ACL: users, their permissions, and the log of denials.
 
-use super::connection::unknown_subcommand;
 use crate::access::{Denied, Reason, Selector, User, describe, hex};
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply};
@@ -10,6 +9,7 @@ use crate::redis::classes::{self, Classes};
 use crate::redis::names;
 use crate::redis::permission::Own;
 use crate::redis::session::Session;
+use crate::redis::subcommands::unknown_subcommand;
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
 //! Administration of the server: settings, durability, slow commands.
 
-use super::connection::unknown_subcommand;
 use super::limits;
 use crate::access::glob;
 use crate::error::Failure;
@@ -9,6 +8,7 @@ use crate::observe::log_level::LogLevel;
 use crate::protocol::resp::{Args, Reply, number};
 use crate::redis::args::{double, integer};
 use crate::redis::session::Session;
+use crate::redis::subcommands::unknown_subcommand;
 use crate::shared::Shared;
 use crate::store::Waits;
 use std::borrow::Cow;
@@ -83,7 +83,7 @@ static SETTINGS: &[Setting] = &[
         Ok(())
     }),
     setting("maxmemory", |shared| shared.store.db.stats().memory.budget.to_string(), |shared, text| {
-        let bytes = u64::try_from(memory(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        let bytes = u64::try_from(limits::memory(text)?).map_err(|_| Failure::NOT_INTEGER)?;
         shared.store.db.set_memory(bytes).map_err(|error| Failure::Refused(Cow::Owned(error.to_string())))?;
         shared.fit_client_memory();
         Ok(())
@@ -110,25 +110,6 @@ static SETTINGS: &[Setting] = &[
     setting("tcp-keepalive", limits::keepalive, limits::set_keepalive),
     setting("timeout", limits::idle_timeout, limits::set_idle_timeout),
 ];
-
-/// Parses a size in bytes as in the settings of Redis: a number with an optional unit.
-pub(crate) fn memory(text: &[u8]) -> Result<i64, Failure> {
-    let lower = text.to_ascii_lowercase();
-    let digits = lower.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let unit = match &lower[digits..] {
-        b"" | b"b" => 1,
-        b"k" => 1000,
-        b"kb" => 1 << 10,
-        b"m" => 1_000_000,
-        b"mb" => 1 << 20,
-        b"g" => 1_000_000_000,
-        b"gb" => 1 << 30,
-        _ => return Err(Failure::say("argument must be a memory value")),
-    };
-    integer(&lower[..digits])?
-        .checked_mul(unit)
-        .ok_or(Failure::NOT_INTEGER)
-}
 
 pub(crate) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let verb = args.at(1).to_ascii_uppercase();

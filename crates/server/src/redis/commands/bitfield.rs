@@ -1,9 +1,10 @@
 //! BITFIELD and BITFIELD_RO: integers of arbitrary width within strings.
 
-use super::strings::{fits, to_change};
+use super::strings::to_change;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply};
 use crate::redis::args::{Options, integer, is, name};
+use crate::redis::texts::fits;
 use crate::store::Transaction;
 
 type Done = Result<(), Failure>;

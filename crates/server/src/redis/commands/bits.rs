@@ -1,9 +1,10 @@
 //! Bit operations on strings. The first bit is the most significant bit of the first byte.
 
-use super::strings::{fits, room_to_grow, to_change};
+use super::strings::to_change;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply};
 use crate::redis::args::{Options, integer, is, name};
+use crate::redis::texts::{fits, room_to_grow};
 use crate::store::{Transaction, Working};
 
 type Done = Result<(), Failure>;

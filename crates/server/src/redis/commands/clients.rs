@@ -1,6 +1,6 @@
 //! CLIENT: information about connections, and operations on them.
 
-use super::connection::{set_name, unknown_subcommand};
+use super::connection::set_name;
 use crate::access::{Access, User};
 use crate::error::Failure;
 use crate::net::Language;
@@ -8,6 +8,7 @@ use crate::protocol::resp::{Args, Reply};
 use crate::redis::args::{integer, is};
 use crate::redis::pause::Scope;
 use crate::redis::session::{ReplyMode, Session};
+use crate::redis::subcommands::unknown_subcommand;
 use crate::shared::Client;
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -191,12 +191,3 @@ pub(crate) fn set_name(session: &Session, name: &[u8]) -> Done {
     *session.client.name.lock() = String::from_utf8_lossy(name).into_owned();
     Ok(())
 }
-
-/// Returns the error for an unknown subcommand or a wrong number of arguments, as Redis words it.
-pub(crate) fn unknown_subcommand(command: &str, args: Args<'_>) -> Failure {
-    Failure::Refused(Cow::Owned(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
-        String::from_utf8_lossy(args.at(1)),
-        command.to_ascii_uppercase(),
-    )))
-}

@@ -1,11 +1,11 @@
 //! COMMAND and OBJECT: descriptions of commands, and of the encoding of values.
 
-use super::connection::unknown_subcommand;
 use crate::access::glob;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply, number};
 use crate::redis::args::is;
 use crate::redis::session::Session;
+use crate::redis::subcommands::unknown_subcommand;
 use crate::redis::table::{self, Action, Command};
 use crate::redis::{catalog, names, subcommands};
 use crate::store::model::{Collection, Entry, Kind, format};

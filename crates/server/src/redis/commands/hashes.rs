@@ -1,12 +1,13 @@
 //! Hashes: one record per field.
 
 use super::draw;
-use super::strings::{AT_ONCE, float_sum};
+use super::strings::float_sum;
 use super::walks::{self, Wish};
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply, Version, number};
 use crate::redis::args::{Options, check_room, integer, is, name, wrong_number};
 use crate::redis::pages::{self, Show, Stretch};
+use crate::redis::texts::AT_ONCE;
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Collection, Kind};
 use crate::store::{Pair, Transaction};

@@ -1,11 +1,11 @@
 //! LATENCY: slow events, and latency histograms of commands.
 
-use super::connection::unknown_subcommand;
 use crate::error::Failure;
 use crate::observe::latency::{Event, Sample};
 use crate::protocol::resp::{Args, Reply};
 use crate::redis::args::is;
 use crate::redis::session::Session;
+use crate::redis::subcommands::unknown_subcommand;
 use crate::redis::table::counted_names;
 use crate::shared::Shared;
 use std::borrow::Cow;

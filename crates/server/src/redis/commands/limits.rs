@@ -1,6 +1,5 @@
 //! Client limits, as settings of CONFIG.
 
-use super::admin::memory;
 use crate::error::Failure;
 use crate::net::LEAST_BUDGET;
 use crate::redis::args::integer;
@@ -14,6 +13,25 @@ const BAD_CLASS: Failure = Failure::say(
     "argument must be normal, a memory value and 0 0: there are no other clients than normal ones, and no soft limit",
 );
 const BAD_SECONDS: Failure = Failure::say("argument must be a number of seconds, or 0 for never");
+
+/// Parses a size in bytes as in the settings of Redis: a number with an optional unit.
+pub(super) fn memory(text: &[u8]) -> Result<i64, Failure> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let unit = match &lower[digits..] {
+        b"" | b"b" => 1,
+        b"k" => 1000,
+        b"kb" => 1 << 10,
+        b"m" => 1_000_000,
+        b"mb" => 1 << 20,
+        b"g" => 1_000_000_000,
+        b"gb" => 1 << 30,
+        _ => return Err(Failure::say("argument must be a memory value")),
+    };
+    integer(&lower[..digits])?
+        .checked_mul(unit)
+        .ok_or(Failure::NOT_INTEGER)
+}
 
 /// Returns the memory limit of all connections.
 pub(crate) fn client_memory(shared: &Shared) -> String {

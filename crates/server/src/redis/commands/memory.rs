@@ -1,11 +1,11 @@
 //! MEMORY: memory usage of keys and of the store.
 
-use super::connection::unknown_subcommand;
 use crate::error::Failure;
 use crate::observe::process;
 use crate::protocol::resp::{Args, Reply};
 use crate::redis::args::{integer, is};
 use crate::redis::session::Session;
+use crate::redis::subcommands::unknown_subcommand;
 use crate::shared::Shared;
 use crate::store::model::{Collection, Entry, Kind, format};
 use crate::store::{DATABASES, Direction, Transaction};

@@ -1,10 +1,10 @@
 //! Extensions to Redis: ranges of keys in order, and snapshots.
 
-use super::connection::unknown_subcommand;
 use super::walks::read;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply};
 use crate::redis::args::{Options, check_room, integer, is};
+use crate::redis::subcommands::unknown_subcommand;
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Entry, Found};
 use crate::store::{Direction, Transaction};

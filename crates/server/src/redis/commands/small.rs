@@ -1,10 +1,10 @@
 //! Minor commands that tools send: ROLE, WAIT, MODULE, LOLWUT.
 
-use super::connection::unknown_subcommand;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply};
 use crate::redis::args::integer;
 use crate::redis::session::Session;
+use crate::redis::subcommands::unknown_subcommand;
 
 type Done = Result<(), Failure>;
 

@@ -2,10 +2,10 @@
 //! of other keys.
 
 use super::lists;
-use super::strings::AT_ONCE;
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply, number};
 use crate::redis::args::{Options, check_room, integer, is, name};
+use crate::redis::texts::AT_ONCE;
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{Collection, Entry, Found, Kind};
 use crate::store::{Direction, Staging, Transaction, Working};

@@ -4,41 +4,10 @@ use super::expiry::{Unit, moment};
 use crate::error::Failure;
 use crate::protocol::resp::{Args, Reply, number};
 use crate::redis::args::{Options, check_room, double, integer, is, name, wrong_number};
-use crate::redis::texts::Texts;
+use crate::redis::texts::{Texts, fits};
 use crate::store::model::Entry;
-use crate::store::{Store, Working};
 
 type Done = Result<(), Failure>;
-
-/// Largest number of values read at once.
-pub(crate) const AT_ONCE: usize = 64;
-
-/// Longest string in bytes.
-const MAX_TEXT: usize = alluvium::MAX_VALUE - 16;
-
-pub(crate) fn fits(bytes: usize) -> Done {
-    if bytes > MAX_TEXT {
-        return Err(Failure::say(
-            "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
-        ));
-    }
-    Ok(())
-}
-
-/// Copies of a string in memory while a command extends it: the old value, the new value, the
-/// record, and the batch of the commit.
-const COPIES: usize = 4;
-
-/// Charges memory for a string that grows to this size, as a SET of the same string would.
-///
-/// # Errors
-/// The string would exceed the longest string or the memory of clients.
-pub(crate) fn room_to_grow(store: &Store, bytes: usize) -> Result<Working<'_>, Failure> {
-    fits(bytes)?;
-    let mut working = Working::new(store);
-    working.add(bytes.saturating_mul(COPIES))?;
-    Ok(working)
-}
 
 /// A string that a command changes; empty if it does not exist.
 pub(super) struct Changed<M> {

@@ -1,6 +1,6 @@
 //! Refusal of requests that are invalid, too long, or have waited too long for memory.
 
-use super::super::items::StoredItems;
+use super::super::items::{Access, StoredItems};
 use super::super::request::Request;
 use super::super::run;
 use super::super::text::TOO_LARGE;
@@ -16,7 +16,7 @@ impl Session {
     pub(super) fn refuse_to_read(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
         let mut reads = false;
         run::accesses(request, false, |_, access| {
-            reads |= access != run::Access::Overwrites;
+            reads |= access != Access::Overwrites;
         });
         if !reads {
             self.run_one_by_one(std::slice::from_ref(request), output);
@@ -49,7 +49,7 @@ impl Session {
     pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
         let shared = Arc::clone(&self.shared);
         let mut wanted = Wanted::default();
-        StoredItems::lock(&mut wanted, key, run::Access::Overwrites);
+        StoredItems::lock(&mut wanted, key, Access::Overwrites);
         let _held = shared.store.locks.lock(wanted);
         let mut items = StoredItems::new(&shared.store, false, true);
         items.delete(key)?;
